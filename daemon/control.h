@@ -2,20 +2,19 @@
 /*
  * Control: the interface org.reclaimd.Control (org.reclaimd.Control.varlink) on top of a table of operations.
  *
- * Control knows the wire, the rights and the words; it knows nothing of engine, store or clients. Whoever owns those
- * (the manager) fills in a struct control_ops and gives it here with a userdata pointer. All of it runs in the main
- * thread: control calls the operations there, and expects its callbacks there.
+ * Control knows the wire, the rights and the words; it knows nothing of engine, store or clients. Whoever
+ * owns those (the manager) fills in a struct control_ops and gives it here with a userdata pointer. All of it
+ * runs in the main thread: control calls the operations there, and expects its callbacks there.
  *
  * Conventions of the operations
- *  - They return 0 or a negative errno. On failure they may say why in `words` (control_words_set()); without words
- *    control says what the errno means. Which errno becomes which error on the wire:
- *        -ENOENT NoSuchArena        -ESRCH NoSuchClient       -ENOKEY NoSuchParameter
- *        -EEXIST ArenaExists        -EBUSY ArenaBusy          -EINVAL, -ERANGE InvalidValue
- *        -ENOSPC, -EDQUOT, -EMFILE, -ENFILE LimitReached      -ENOMEM NoMemory
- *        -EPERM, -EACCES org.varlink.service.PermissionDenied any other: Failed
+ *  - They return 0 or a negative errno. On failure they may say why in `words` (control_words_set()); without
+ * words control says what the errno means. Which errno becomes which error on the wire: -ENOENT NoSuchArena
+ * -ESRCH NoSuchClient       -ENOKEY NoSuchParameter -EEXIST ArenaExists        -EBUSY ArenaBusy -EINVAL,
+ * -ERANGE InvalidValue -ENOSPC, -EDQUOT, -EMFILE, -ENFILE LimitReached      -ENOMEM NoMemory -EPERM, -EACCES
+ * org.varlink.service.PermissionDenied any other: Failed
  *  - Rights are checked before an operation is called: it need not ask who calls.
- *  - Strings in the structs below belong to the caller of the function that they are handed to, and are valid during
- *    that call only.
+ *  - Strings in the structs below belong to the caller of the function that they are handed to, and are valid
+ * during that call only.
  *  - A visitor returns 0 to go on; any other value stops the walk, and the operation returns that value.
  */
 #ifndef RECLAIMD_CONTROL_H
@@ -34,7 +33,8 @@ struct control_words {
     char text[640];
 };
 
-/* printf into words; returns r, so that an operation can end with `return control_words_set(words, -EBUSY, ...)`. */
+/* printf into words; returns r, so that an operation can end with `return control_words_set(words, -EBUSY,
+ * ...)`. */
 int control_words_set(struct control_words *words, int r, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -53,7 +53,8 @@ enum control_drain_cause {
 
 const char *control_drain_cause_to_string(enum control_drain_cause cause);
 
-/* The figures of one arena; those of the service are their sum. Counters (n_*) count since the arena was made. */
+/* The figures of one arena; those of the service are their sum. Counters (n_*) count since the arena was
+ * made. */
 struct control_figures {
     uint64_t clients;       /* attached now */
     uint64_t lanes;         /* in use now */
@@ -66,18 +67,18 @@ struct control_figures {
     uint64_t lazy_pages, lazy_bytes;         /* free, still backed */
     uint64_t backed_bytes;                   /* of the arena's file, as the daemon accounts for it */
 
-    uint64_t gp_started, gp_completed;             /* grace-period numbers */
-    uint64_t gp_last_usec, gp_max_usec;            /* how long they took; 0 before the first */
+    uint64_t gp_started, gp_completed;  /* grace-period numbers */
+    uint64_t gp_last_usec, gp_max_usec; /* how long they took; 0 before the first */
     uint64_t n_drains[_CONTROL_DRAIN_MAX];
-    uint64_t n_pages, n_page_objects;              /* record pages closed, and the objects that they held */
+    uint64_t n_pages, n_page_objects; /* record pages closed, and the objects that they held */
     uint64_t batches_running, n_batches;
     uint64_t n_purges_queued, n_purges_run;
     uint64_t n_holes, punched_bytes;
-    uint64_t n_frees, freed_bytes;                 /* objects freed after their grace period */
-    uint64_t n_refused_records;                    /* objects in deferred frees that were not the client's to free */
-    uint64_t n_refused_allocations;                /* no room, no memory, limit */
-    uint64_t n_synchronizes;                       /* waiters served */
-    uint64_t n_wakeups;                            /* times that a bell or timer woke a worker for this arena */
+    uint64_t n_frees, freed_bytes;  /* objects freed after their grace period */
+    uint64_t n_refused_records;     /* objects in deferred frees that were not the client's to free */
+    uint64_t n_refused_allocations; /* no room, no memory, limit */
+    uint64_t n_synchronizes;        /* waiters served */
+    uint64_t n_wakeups;             /* times that a bell or timer woke a worker for this arena */
 };
 
 /* The reader whose section began longest ago. */
@@ -121,9 +122,9 @@ struct control_status {
     const char *state; /* one word: running, degraded, stopping */
     pid_t pid;
     uid_t uid;
-    uint64_t started_usec;  /* CLOCK_REALTIME */
+    uint64_t started_usec; /* CLOCK_REALTIME */
     uint64_t uptime_usec;
-    uint64_t arenas;        /* all of them, also those that the caller may not see */
+    uint64_t arenas; /* all of them, also those that the caller may not see */
     uint64_t clients;
     uint64_t clients_max;
     bool readers_must_fence;    /* membarrier is not available to somebody */
@@ -142,9 +143,10 @@ struct control_parameter_info {
     const char *range;         /* "1ms..1h", "no, yes, auto" */
     const char *default_value; /* the built-in one */
     const char *value;         /* in force for the arena asked for, else for the daemon */
-    const char *origin;        /* where it comes from: "built-in", "/etc/...:12", "--set", "runtime", "arena x, runtime" */
-    const char *doc;           /* one sentence */
-    bool arena_scope;          /* an arena may override it */
+    const char
+        *origin; /* where it comes from: "built-in", "/etc/...:12", "--set", "runtime", "arena x, runtime" */
+    const char *doc;  /* one sentence */
+    bool arena_scope; /* an arena may override it */
 };
 
 /* One NAME=VALUE of a set. */
@@ -194,10 +196,12 @@ struct control_result {
 };
 
 /*
- * How an operation ends: called exactly once, in the main thread, possibly before ops->operate() returns. `r` is 0 or
- * a negative errno, then `text` may say why (or be NULL). Also legal after control_free(): it is then forgotten.
+ * How an operation ends: called exactly once, in the main thread, possibly before ops->operate() returns. `r`
+ * is 0 or a negative errno, then `text` may say why (or be NULL). Also legal after control_free(): it is then
+ * forgotten.
  */
-typedef void (*control_done_fn)(void *done_data, int r, const struct control_result *result, const char *text);
+typedef void (*control_done_fn)(void *done_data, int r, const struct control_result *result,
+                                const char *text);
 
 typedef int (*control_arena_fn)(void *data, const struct control_arena_info *info);
 typedef int (*control_client_fn)(void *data, const struct control_client_info *info);
@@ -214,23 +218,26 @@ struct control_ops {
     /* All arenas (name NULL) or the one; -ENOENT if it is not there. Each is a consistent snapshot. */
     int (*arenas)(void *userdata, const char *name, control_arena_fn visit, void *data);
 
-    /* All clients of all arenas (arena NULL) or of the one. `id` 0: all, else that one; -ESRCH if it is not there. */
+    /* All clients of all arenas (arena NULL) or of the one. `id` 0: all, else that one; -ESRCH if it is not
+     * there. */
     int (*clients)(void *userdata, const char *arena, uint64_t id, control_client_fn visit, void *data);
 
     /* The table in its order: the daemon's values (arena NULL) or those in force in that arena. */
     int (*parameters)(void *userdata, const char *arena, control_parameter_fn visit, void *data);
 
     /*
-     * Several at once or not at all; with dry_run everything is checked and visited, nothing is changed. `visit` gets
-     * one change for each assignment or name (old and new may be equal), and is called only when all of them are right.
-     * A reset goes back to what file and command line say; in an arena, to the daemon's value. No names: all of them.
+     * Several at once or not at all; with dry_run everything is checked and visited, nothing is changed.
+     * `visit` gets one change for each assignment or name (old and new may be equal), and is called only when
+     * all of them are right. A reset goes back to what file and command line say; in an arena, to the
+     * daemon's value. No names: all of them.
      */
     int (*set)(void *userdata, const char *arena, const struct control_assignment *assignments, size_t n,
                bool dry_run, control_change_fn visit, void *data, struct control_words *words);
     int (*reset)(void *userdata, const char *arena, const char *const *names, size_t n, bool dry_run,
                  control_change_fn visit, void *data, struct control_words *words);
 
-    int (*arena_create)(void *userdata, const struct control_arena_request *request, struct control_words *words);
+    int (*arena_create)(void *userdata, const struct control_arena_request *request,
+                        struct control_words *words);
     /* Without force, -EBUSY while it has clients. */
     int (*arena_remove)(void *userdata, const char *arena, bool force, struct control_words *words);
 
@@ -250,7 +257,8 @@ int control_new(struct event_base *base, const struct control_ops *ops, void *us
 /* Ends every connection. Operations that are still running may end later. */
 struct control *control_free(struct control *c);
 
-/* Serves a listening Unix stream socket, which is closed by control_free(); on failure it stays the caller's. */
+/* Serves a listening Unix stream socket, which is closed by control_free(); on failure it stays the caller's.
+ */
 int control_listen(struct control *c, int fd);
 
 /* Serves one connected socket, on the same terms. */
