@@ -8,17 +8,19 @@
  *
  * Conventions of the operations
  *  - They return 0 or a negative errno. On failure they may say why in `words` (control_words_set()); without
- * words control says what the errno means. Which errno becomes which error on the wire: -ENOENT NoSuchArena
- * -ESRCH NoSuchClient       -ENOKEY NoSuchParameter -EEXIST ArenaExists        -EBUSY ArenaBusy -EINVAL,
- * -ERANGE InvalidValue -ENOSPC, -EDQUOT, -EMFILE, -ENFILE LimitReached      -ENOMEM NoMemory -EPERM, -EACCES
- * org.varlink.service.PermissionDenied any other: Failed
+ *    words control says what the errno means. The errno chooses the error on the wire:
+ *        -ENOENT             NoSuchArena              -ESRCH              NoSuchClient
+ *        -ENOKEY             NoSuchParameter          -EINVAL, -ERANGE    InvalidValue
+ *        -EEXIST             ArenaExists              -EBUSY              ArenaBusy
+ *        -ENOSPC, -EDQUOT,                            -ENOMEM             NoMemory
+ *        -EMFILE, -ENFILE    LimitReached             -EPERM, -EACCES     PermissionDenied
+ *        any other           Failed
  *  - Rights are checked before an operation is called: it need not ask who calls.
  *  - Strings in the structs below belong to the caller of the function that they are handed to, and are valid
- * during that call only.
+ *    during that call only.
  *  - A visitor returns 0 to go on; any other value stops the walk, and the operation returns that value.
  */
-#ifndef RECLAIMD_CONTROL_H
-#define RECLAIMD_CONTROL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,8 +35,7 @@ struct control_words {
     char text[640];
 };
 
-/* printf into words; returns r, so that an operation can end with `return control_words_set(words, -EBUSY,
- * ...)`. */
+/* printf into words; returns r, so that an operation can end with `return control_words_set(...)`. */
 int control_words_set(struct control_words *words, int r, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -143,10 +144,9 @@ struct control_parameter_info {
     const char *range;         /* "1ms..1h", "no, yes, auto" */
     const char *default_value; /* the built-in one */
     const char *value;         /* in force for the arena asked for, else for the daemon */
-    const char
-        *origin; /* where it comes from: "built-in", "/etc/...:12", "--set", "runtime", "arena x, runtime" */
-    const char *doc;  /* one sentence */
-    bool arena_scope; /* an arena may override it */
+    const char *origin;        /* where it comes from: "built-in", "/etc/...:12", "--set", "runtime" */
+    const char *doc;           /* one sentence */
+    bool arena_scope;          /* an arena may override it */
 };
 
 /* One NAME=VALUE of a set. */
@@ -177,11 +177,11 @@ struct control_arena_request {
 
 /* Work on one arena that takes its time. */
 enum control_operation {
-    CONTROL_DRAIN,       /* what is pending now gets its batch now; done when it has been freed */
-    CONTROL_PURGE,       /* free pages go back to the operating system */
-    CONTROL_SYNCHRONIZE, /* one whole grace period */
-    CONTROL_BARRIER,     /* all frees deferred before it are done */
-    CONTROL_AUDIT,       /* every invariant; a complaint a line */
+    CONTROL_OPERATION_DRAIN,       /* what is pending now gets its batch now; done when it has been freed */
+    CONTROL_OPERATION_PURGE,       /* free pages go back to the operating system */
+    CONTROL_OPERATION_SYNCHRONIZE, /* one whole grace period */
+    CONTROL_OPERATION_BARRIER,     /* all frees deferred before it are done */
+    CONTROL_OPERATION_AUDIT,       /* every invariant; a complaint a line */
     _CONTROL_OPERATION_MAX,
     _CONTROL_OPERATION_INVALID = -1,
 };
@@ -218,8 +218,8 @@ struct control_ops {
     /* All arenas (name NULL) or the one; -ENOENT if it is not there. Each is a consistent snapshot. */
     int (*arenas)(void *userdata, const char *name, control_arena_fn visit, void *data);
 
-    /* All clients of all arenas (arena NULL) or of the one. `id` 0: all, else that one; -ESRCH if it is not
-     * there. */
+    /* All clients of all arenas (arena NULL) or of the one. `id` 0: all, else that one; -ESRCH: no such
+     * client. */
     int (*clients)(void *userdata, const char *arena, uint64_t id, control_client_fn visit, void *data);
 
     /* The table in its order: the daemon's values (arena NULL) or those in force in that arena. */
@@ -257,8 +257,7 @@ int control_new(struct event_base *base, const struct control_ops *ops, void *us
 /* Ends every connection. Operations that are still running may end later. */
 struct control *control_free(struct control *c);
 
-/* Serves a listening Unix stream socket, which is closed by control_free(); on failure it stays the caller's.
- */
+/* Serves a listening Unix stream socket and closes it in the end; on failure it stays the caller's. */
 int control_listen(struct control *c, int fd);
 
 /* Serves one connected socket, on the same terms. */
@@ -266,5 +265,3 @@ int control_accept(struct control *c, int fd);
 
 /* How many are connected, for the status of whoever wants to know. */
 size_t control_n_connections(const struct control *c);
-
-#endif
