@@ -7,11 +7,10 @@
  * runs in the main thread: control calls the operations there, and expects its callbacks there.
  *
  * Conventions of the operations
- *  - They return 0 or a negative errno. On failure they may say why in `words` (control_words_set()); without
- *    words control says what the errno means. The errno chooses the error on the wire:
- *        -ENOENT             NoSuchArena              -ESRCH              NoSuchClient
- *        -ENOKEY             NoSuchParameter          -EINVAL, -ERANGE    InvalidValue
- *        -EEXIST             ArenaExists              -EBUSY              ArenaBusy
+ *  - They return 0 or a negative errno. On failure they may say why in an error_line, for a human: what is
+ * wrong, and what would be right; else control says what the errno means. The errno chooses the error on the
+ * wire: -ENOENT             NoSuchArena              -ESRCH              NoSuchClient -ENOKEY NoSuchParameter
+ * -EINVAL, -ERANGE    InvalidValue -EEXIST             ArenaExists              -EBUSY              ArenaBusy
  *        -ENOSPC, -EDQUOT,                            -ENOMEM             NoMemory
  *        -EMFILE, -ENFILE    LimitReached             -EPERM, -EACCES     PermissionDenied
  *        any other           Failed
@@ -27,17 +26,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "basic/text.h"
+
 struct event_base;
 struct control;
-
-/* Why an operation failed, for a human: one line, no full stop, what and what would be right. */
-struct control_words {
-    char text[640];
-};
-
-/* printf into words; returns r, so that an operation can end with `return control_words_set(...)`. */
-int control_words_set(struct control_words *words, int r, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* What made a drain begin. */
 enum control_drain_cause {
@@ -232,23 +224,22 @@ struct control_ops {
      * daemon's value. No names: all of them.
      */
     int (*set)(void *userdata, const char *arena, const struct control_assignment *assignments, size_t n,
-               bool dry_run, control_change_fn visit, void *data, struct control_words *words);
+               bool dry_run, control_change_fn visit, void *data, struct error_line *why);
     int (*reset)(void *userdata, const char *arena, const char *const *names, size_t n, bool dry_run,
-                 control_change_fn visit, void *data, struct control_words *words);
+                 control_change_fn visit, void *data, struct error_line *why);
 
-    int (*arena_create)(void *userdata, const struct control_arena_request *request,
-                        struct control_words *words);
+    int (*arena_create)(void *userdata, const struct control_arena_request *request, struct error_line *why);
     /* Without force, -EBUSY while it has clients. */
-    int (*arena_remove)(void *userdata, const char *arena, bool force, struct control_words *words);
+    int (*arena_remove)(void *userdata, const char *arena, bool force, struct error_line *why);
 
     /* Begins it. 0: done() tells the end. Negative: it did not begin, done() is never called. */
     int (*operate)(void *userdata, enum control_operation operation, const char *arena, control_done_fn done,
-                   void *done_data, struct control_words *words);
+                   void *done_data, struct error_line *why);
 
-    int (*client_evict)(void *userdata, uint64_t id, bool kill, struct control_words *words);
+    int (*client_evict)(void *userdata, uint64_t id, bool kill, struct error_line *why);
 
     /* Reads the files again: all or nothing. `visit` gets what changed and what was kept. */
-    int (*reload)(void *userdata, control_change_fn visit, void *data, struct control_words *words);
+    int (*reload)(void *userdata, control_change_fn visit, void *data, struct error_line *why);
 };
 
 /* Ops and userdata must outlive the control. */
