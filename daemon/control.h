@@ -7,10 +7,11 @@
  * runs in the main thread: control calls the operations there, and expects its callbacks there.
  *
  * Conventions of the operations
- *  - They return 0 or a negative errno. On failure they may say why in an error_line, for a human: what is
- * wrong, and what would be right; else control says what the errno means. The errno chooses the error on the
- * wire: -ENOENT             NoSuchArena              -ESRCH              NoSuchClient -ENOKEY NoSuchParameter
- * -EINVAL, -ERANGE    InvalidValue -EEXIST             ArenaExists              -EBUSY              ArenaBusy
+ *  - They return 0 or a negative errno. On failure they may say why in an error_line: what is wrong and what
+ *    would be right; else control says what the errno means. The errno chooses the error on the wire:
+ *        -ENOENT             NoSuchArena              -ESRCH              NoSuchClient
+ *        -ENOKEY             NoSuchParameter          -EINVAL, -ERANGE    InvalidValue
+ *        -EEXIST             ArenaExists              -EBUSY              ArenaBusy
  *        -ENOSPC, -EDQUOT,                            -ENOMEM             NoMemory
  *        -EMFILE, -ENFILE    LimitReached             -EPERM, -EACCES     PermissionDenied
  *        any other           Failed
