@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* <sys/param.h> brings its own, which evaluate an argument twice. */
+#undef MIN
+#undef MAX
+
 /* How many elements a real array has; a pointer is refused at compile time. */
 #define ARRAY_SIZE(array)                                                                                    \
     (sizeof(array) / sizeof((array)[0]) +                                                                    \
@@ -16,19 +20,20 @@
                                                                                                        : 1]; \
      }))
 
-/* Each argument is evaluated once; both must have one common type after the usual conversions. */
-#define MIN(a, b)                                                                                            \
-    __extension__({                                                                                          \
-        __typeof__(a) min_a_ = (a);                                                                          \
-        __typeof__(b) min_b_ = (b);                                                                          \
-        min_a_ < min_b_ ? min_a_ : min_b_;                                                                   \
-    })
+/* Joins two tokens after expanding them; UNIQUE_NAME() gives nested uses of one macro names of their own. */
+#define JOIN_EXPANDED_(a, b) a##b
+#define JOIN(a, b) JOIN_EXPANDED_(a, b)
+#define UNIQUE_NAME(stem) JOIN(stem, __COUNTER__)
 
-#define MAX(a, b)                                                                                            \
+/* Each argument is evaluated once; both should have one type, as nothing warns of a changed sign. */
+#define MIN(a, b) PICK_(a, b, <, UNIQUE_NAME(pick_a_), UNIQUE_NAME(pick_b_))
+#define MAX(a, b) PICK_(a, b, >, UNIQUE_NAME(pick_a_), UNIQUE_NAME(pick_b_))
+#define PICK_(a, b, wins, a_, b_) PICK_NAMED_(a, b, wins, a_, b_)
+#define PICK_NAMED_(a, b, wins, a_, b_)                                                                      \
     __extension__({                                                                                          \
-        __typeof__(a) max_a_ = (a);                                                                          \
-        __typeof__(b) max_b_ = (b);                                                                          \
-        max_a_ > max_b_ ? max_a_ : max_b_;                                                                   \
+        __typeof__(a) a_ = (a);                                                                              \
+        __typeof__(b) b_ = (b);                                                                              \
+        a_ wins b_ ? a_ : b_;                                                                                \
     })
 
 /* Where the common path goes; a hint only. */
@@ -41,9 +46,9 @@
 /* The quotient rounded up; neither operand may be negative, and n + d - 1 must not overflow. */
 #define DIV_ROUND_UP(n, d) (((n) + (d) - 1) / (d))
 
-/* The next multiple of a power of two, and the one at or below; the result has the type of n. */
-#define ALIGN_UP(n, alignment) ((__typeof__(n))(((n) + ((alignment) - 1)) & ~(__typeof__(n))((alignment) - 1)))
+/* The multiple of a power of two at or below n, and the one at or above; the result has the type of n. */
 #define ALIGN_DOWN(n, alignment) ((__typeof__(n))((n) & ~(__typeof__(n))((alignment) - 1)))
+#define ALIGN_UP(n, alignment) ALIGN_DOWN((__typeof__(n))((n) + ((alignment) - 1)), alignment)
 #define IS_ALIGNED(n, alignment) (((n) & (__typeof__(n))((alignment) - 1)) == 0)
 #define IS_POWER_OF_TWO(n) ((n) > 0 && ((n) & ((n) - 1)) == 0)
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one header that names every ordering operation the project uses. All are macros or inline wrappers over
- * the compiler's atomics: they work on a plain integer or pointer of 1..8 bytes, naturally aligned, in private
- * or shared memory, and never take a lock. Needs nothing but the compiler.
+ * The one header that names every ordering operation the project uses. All are macros or inline wrappers
+ * over the compiler's atomics: they work on a plain integer or pointer of 1..8 bytes, naturally aligned, in
+ * private or shared memory, and never take a lock. Needs nothing but the compiler.
  *
- * Reading guide. "Before" and "after" mean program order in the calling thread. Every non-relaxed use elsewhere
- * carries a comment that says what it orders against what, and "pairs with f()", at both ends.
+ * Reading guide. "Before" and "after" mean program order in the calling thread. Every non-relaxed use
+ * elsewhere carries a comment that says what it orders against what, and "pairs with f()", at both ends.
  *
  *     operation          earlier loads  earlier stores   later loads  later stores   may not move across it
  *     load_acquire()     -              -                held         held
@@ -20,7 +20,8 @@
 /* Loads once, whole, in no order. For values whose staleness is harmless; say why where it is used. */
 #define load_relaxed(pointer) __atomic_load_n((pointer), __ATOMIC_RELAXED)
 
-/* Stores once, whole, in no order. For words that only their writer reads, or that a later operation publishes. */
+/* Stores once, whole, in no order. For words that only their writer reads, or
+   that a later operation publishes. */
 #define store_relaxed(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_RELAXED)
 
 /* What the writer did before the store_release() that this load sees is visible to everything after it. */
@@ -47,7 +48,7 @@
 /* Stores and returns the value before. Acquires what the former owner released and releases what is ours. */
 #define exchange_acq_rel(pointer, value) __atomic_exchange_n((pointer), (value), __ATOMIC_ACQ_REL)
 
-/* If *pointer == *expected, stores value and is true, with acquire and release; else loads it into *expected. */
+/* If *pointer == *expected, stores value and is true; else loads it into *expected. Acquires and releases. */
 #define compare_exchange_acq_rel(pointer, expected, value)                                                   \
     __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
@@ -55,13 +56,13 @@
 #define compare_exchange_relaxed(pointer, expected, value)                                                   \
     __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
 
-/* An acquire load of earlier relaxed loads: what comes after it comes after them. Pairs with release_fence(). */
+/* Turns earlier relaxed loads into acquires: what comes after it comes after them. */
 static inline void acquire_fence(void)
 {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
-/* Makes later relaxed stores carry everything before the fence. Pairs with acquire_fence() or load_acquire(). */
+/* Turns later relaxed stores into releases: they carry everything before the fence. */
 static inline void release_fence(void)
 {
     __atomic_thread_fence(__ATOMIC_RELEASE);

@@ -103,6 +103,13 @@ int varlink_frame_take(struct varlink_frame *f, const char **ret_message, size_t
     return 1;
 }
 
+void varlink_frame_drop(struct varlink_frame *f, size_t n)
+{
+    assert(n <= f->end - f->begin);
+    f->begin += n;
+    f->scanned = MAX(f->scanned, f->begin);
+}
+
 void varlink_frame_trim(struct varlink_frame *f)
 {
     if (f->begin == f->end)

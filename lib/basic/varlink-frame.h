@@ -55,6 +55,9 @@ static inline size_t varlink_frame_pending(const struct varlink_frame *f)
     return f->end - f->begin;
 }
 
+/* Drops n bytes of those pending: for a frame that serves as a queue of bytes to be sent. */
+void varlink_frame_drop(struct varlink_frame *f, size_t n);
+
 /* Gives the memory back if there is nothing in it. */
 void varlink_frame_trim(struct varlink_frame *f);
 

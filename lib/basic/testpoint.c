@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* Named points at which a test can stop or kill this process. */
+#include "basic/testpoint.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "basic/ordering.h"
+
+enum {
+    TESTPOINT_NAME_BYTES = 64, /* a longer name in the variable matches no point */
+};
+
+int testpoint_state = TESTPOINT_UNREAD;
+
+/* Written under the lock before testpoint_state says ARMED, constant until a reload. */
+static struct {
+    char name[TESTPOINT_NAME_BYTES];
+    int signal;
+    uint64_t nth;
+} armed;
+
+static uint64_t n_passages;
+static pthread_mutex_t read_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* "kill", "stop", "kill@3"; false when it is none of these. */
+static bool action_parse(const char *action, int *ret_signal, uint64_t *ret_nth)
+{
+    const char *at = strchrnul(action, '@');
+    size_t n = (size_t)(at - action);
+    char *end;
+
+    if (n != 4 || (strncmp(action, "kill", 4) != 0 && strncmp(action, "stop", 4) != 0))
+        return false;
+    *ret_signal = *action == 'k' ? SIGKILL : SIGSTOP;
+    *ret_nth = 1;
+    if (!*at)
+        return true;
+    *ret_nth = strtoull(at + 1, &end, 10);
+    return at[1] >= '0' && at[1] <= '9' && !*end && *ret_nth > 0;
+}
+
+static enum testpoint_state variable_read(void)
+{
+    const char *value = secure_getenv("RECLAIM_TEST_POINT");
+    const char *colon = value ? strchr(value, ':') : NULL;
+    size_t n = colon ? (size_t)(colon - value) : 0;
+
+    if (n == 0 || n >= sizeof(armed.name) || !action_parse(colon + 1, &armed.signal, &armed.nth))
+        return TESTPOINT_OFF;
+    memcpy(armed.name, value, n);
+    armed.name[n] = '\0';
+    return TESTPOINT_ARMED;
+}
+
+static void state_read(bool again)
+{
+    (void)pthread_mutex_lock(&read_lock);
+    if (again || load_relaxed(&testpoint_state) == TESTPOINT_UNREAD) {
+        store_relaxed(&n_passages, 0);
+        /* Orders the writes of `armed` before ARMED; pairs with testpoint_pass(). */
+        store_release(&testpoint_state, (int)variable_read());
+    }
+    (void)pthread_mutex_unlock(&read_lock);
+}
+
+void testpoint_reload(void)
+{
+    state_read(true);
+}
+
+void testpoint_pass(const char *name)
+{
+    if (load_relaxed(&testpoint_state) == TESTPOINT_UNREAD)
+        state_read(false);
+    /* Orders ARMED before the reads of `armed`; pairs with state_read(). */
+    if (load_acquire(&testpoint_state) != TESTPOINT_ARMED || strcmp(name, armed.name) != 0)
+        return;
+    if (fetch_add_relaxed(&n_passages, 1) + 1 == armed.nth)
+        (void)raise(armed.signal);
+}
