@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The heap of one arena: truth words, chunks, spans and extents. Pure: it works on the `state` it is given and asks for
+ * memory behind pages through one callback. One worker owns an arena at a time, so nothing here is locked.
+ *
+ * Guarantees
+ *  H1 An object is handed out only when its granule's out bit was clear, and at most once until it is freed.
+ *  H2 heap_take() accepts exactly the bits that are out and not pending, and marks them pending by one store.
+ *  H3 A page is handed out only backed (callback succeeded, then its backed bit, then out) and not PURGING.
+ *  H4 What is free is derived from class pattern, out bits and chunk entries alone: heap_new() on the state of a killed
+ *     daemon yields the same heap.
+ *  H5 Order of a hand-out: chunk entry (kind last), back, backed bit; the caller then commits (lane_refill()).
+ */
+#ifndef RECLAIMD_ENGINE_HEAP_H
+#define RECLAIMD_ENGINE_HEAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/state.h"
+
+struct heap;
+
+struct heap_ops {
+    /* Makes memory be behind [offset, offset + bytes) of the arena. 0 or negative errno (-ENOMEM: not now). */
+    int (*back)(void *userdata, uint64_t offset, uint64_t bytes);
+    void *userdata;
+};
+
+struct heap_figures {
+    uint64_t out_bytes;      /* objects out (pending included): whole objects, not their spans */
+    uint64_t out_objects;
+    uint64_t pending_objects;
+    uint64_t pending_bytes;
+    uint64_t backed_bytes;   /* pages with the backed bit */
+    uint64_t lazy_bytes;     /* backed pages of free chunks and free pages of PIECES: purgeable */
+    uint64_t purging_bytes;
+    uint64_t span_chunks, extents;
+};
+
+/* One hole for the purger: a run of free pages of which at least one is backed. */
+struct heap_hole {
+    uint64_t offset;
+    uint64_t bytes;
+};
+
+/* Derives everything from state: also after a crash (PURGING becomes free and unbacked; partly made chunks are completed or freed). */
+int heap_new(struct state *state, const struct heap_ops *ops, struct heap **ret);
+struct heap *heap_free(struct heap *h);
+
+/*
+ * Chooses up to n_words magazine words (and at most max_bytes, but at least one word) of free objects of a class: whole
+ * free parts of blocks of the hottest span, a new span when there is none. They are reserved (chosen once) but not out:
+ * call heap_commit() for each, or heap_unreserve(). Returns how many; 0: nothing, *ret_error says -ENOMEM (no memory) or
+ * -ENOSPC (arena full).
+ */
+unsigned heap_reserve(struct heap *h, unsigned class_index, uint64_t *words, unsigned n_words, uint64_t max_bytes, int *ret_error);
+
+/*
+ * Chooses n_pages (>= 1) whole pages; best fit, from the arena's end downwards so that spans and extents do not mix.
+ * *ret_word is the one-bit word of its first granule.
+ */
+int heap_extent_reserve(struct heap *h, uint64_t n_pages, uint64_t *ret_word);
+
+void heap_commit(struct heap *h, uint64_t word);    /* truth |= out; one store */
+void heap_unreserve(struct heap *h, uint64_t word);
+
+/*
+ * A record from a lane: returns the bits of mask that are out and not pending, now marked pending. Any block and mask are
+ * safe. *ret_bytes: of the accepted objects together.  *ret_extent: the block is an extent's (channel 2).
+ */
+uint32_t heap_take(struct heap *h, uint32_t block, uint32_t mask, uint64_t *ret_bytes, bool *ret_extent);
+
+/* The grace period of these bits is over: free them (one store clears out and pending of exactly these bits). */
+void heap_expire(struct heap *h, uint64_t word);
+
+/* Bytes of an object of that block's chunk (extent: of the extent that starts there); 0 when it holds none. */
+uint64_t heap_object_bytes(const struct heap *h, uint32_t block);
+
+/* Lowest block that is or ever was an extent's since the heap was made; UINT32_MAX: none. */
+uint32_t heap_extent_block(const struct heap *h);
+
+/* Makes (once) and returns the page of root words: its offset in the arena. */
+int heap_roots(struct heap *h, uint64_t *ret_offset);
+
+void heap_figures(const struct heap *h, struct heap_figures *ret); /* cheap: counters kept */
+
+/*
+ * Purge. heap_purge_begin(): finds up to n_holes runs of purgeable pages, in address order from *cursor (0 at first; it is
+ * moved on), neighbours merged, large ones first where they do not all fit is not needed; marks them PURGING, then clears
+ * their backed bits. The purger punches [offset, offset + bytes). heap_purge_end(): they are free (and unbacked) again.
+ * min_bytes: smaller holes are left alone (0: all).
+ */
+unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_holes, uint64_t min_bytes, uint64_t *cursor);
+void heap_purge_end(struct heap *h, const struct heap_hole *hole);
+
+/* All pages of [offset, offset + bytes) are free (not handed out) and not being purged, though maybe re-backed by a client. */
+bool heap_range_is_free(const struct heap *h, uint64_t offset, uint64_t bytes);
+
+/*
+ * Walks everything and compares: pending within out, out within the patterns, counters against the words, free runs
+ * against the chunks, spans' free counts and bitmaps. complain() gets one line for each discrepancy. Returns their number.
+ */
+unsigned heap_audit(const struct heap *h, void (*complain)(void *userdata, const char *line), void *userdata);
+
+/* The bits where objects of that class start in the block_in_span-th block (0..127) of a span. */
+uint32_t heap_class_pattern(unsigned class_index, unsigned block_in_span);
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libreclaim: lock-free readers and deferred frees in memory that several processes share.
+ *
+ * A process opens an arena, each of its threads gets a lane of it, and then
+ *
+ *     reader:  reclaim_read_lock(l);  p = reclaim_dereference(*root);  ... use *p ...  reclaim_read_unlock(l);
+ *     writer:  n = reclaim_alloc(l, sizeof(*n));  fill *n;  reclaim_assign_pointer(l, *root, n);
+ *              reclaim_defer_free(l, old);            the daemon frees it once no reader can see it
+ *
+ * Every function that can fail returns a negative errno and leaves its outputs alone. Nothing here aborts, logs or
+ * installs a signal handler. A lane belongs to one thread. In the child of a fork every call says -ESTALE until the
+ * child opens the arena itself.
+ *
+ * "May block" below: may sleep until the daemon answers. "Section": between read_lock and read_unlock.
+ */
+#ifndef RECLAIM_RECLAIM_H
+#define RECLAIM_RECLAIM_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#if UINTPTR_MAX != 0xffffffffffffffffu
+#error "libreclaim needs a 64-bit machine"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RECLAIM_PUBLIC __attribute__((visibility("default")))
+
+struct reclaim;
+
+/*
+ * The part of a lane that the inline functions below read; the library's own part follows it. Not for use by name.
+ * In the child of a fork the kernel wipes it (MADV_WIPEONFORK), so slot is NULL there.
+ */
+struct reclaim_lane {
+    uint64_t *slot;          /* this thread's reader slot: grace-period number << 16 | nesting */
+    const uint64_t *started; /* the arena's newest grace period */
+    uint32_t fence;          /* membarrier cannot reach us: fence in read_lock */
+    uint32_t reserved;
+};
+
+/* reclaim_open() flags */
+#define RECLAIM_CREATE (1u << 0)    /* make the arena if it is not there */
+#define RECLAIM_EXCL (1u << 1)      /* with CREATE: -EEXIST if it is there */
+#define RECLAIM_READ_ONLY (1u << 2) /* an observer: reads, never allocates or frees */
+#define RECLAIM_RELOCATED (1u << 3) /* take another address if the arena's own is in use here; use offsets then */
+#define RECLAIM_TRANSIENT (1u << 4) /* with CREATE: the arena goes with its last client */
+
+struct reclaim_open_options {
+    size_t size;                   /* sizeof(struct reclaim_open_options): later versions append */
+    unsigned flags;                /* RECLAIM_CREATE .. */
+    mode_t mode;                   /* with CREATE: who may open it, as chmod writes it; 0: 0600 */
+    uint64_t arena_bytes;          /* with CREATE: 1 MiB .. 2 TiB, rounded up to 64 KiB */
+    const char *runtime_directory; /* where the daemon's sockets are; NULL: RECLAIMD_RUNTIME_DIRECTORY, then the default */
+    char *message;                 /* on failure one line in words is put here; may be NULL */
+    size_t message_size;
+};
+
+/*
+ * Opens (or makes) an arena. name: 1..48 of [A-Za-z0-9._-]. opt may be NULL.
+ * -ENOENT no such arena; -EACCES not yours; -EEXIST; -ECONNREFUSED no daemon; -EPROTO an incompatible daemon;
+ * -EADDRINUSE the arena's address is taken in this process; -EMFILE, -ENOSPC a limit of the daemon's, named in message.
+ * May block. Not in a section, not in a signal handler.
+ */
+RECLAIM_PUBLIC int reclaim_open(const char *name, const struct reclaim_open_options *opt, struct reclaim **ret);
+
+/* Gives back all lanes of this handle and unmaps. Nobody may use r, its lanes or its memory any more. NULL is fine. */
+RECLAIM_PUBLIC void reclaim_close(struct reclaim *r);
+
+/*
+ * This thread's lane of r: made at the first call, the same one after that; given back at thread exit.
+ * -EMFILE: lanes-max; -ESHUTDOWN: evicted or the daemon is gone. The first call may block and must not be in a signal handler.
+ */
+RECLAIM_PUBLIC int reclaim_lane_get(struct reclaim *r, struct reclaim_lane **ret);
+RECLAIM_PUBLIC void reclaim_lane_put(struct reclaim_lane *l);
+
+/*
+ * Begins a read section; sections nest. 0, -EOVERFLOW (65,535 deep) or -ESTALE (child of a fork).
+ * Never blocks, no system call; allowed in signal handlers that interrupt anything in this library.
+ */
+static inline int reclaim_read_lock(struct reclaim_lane *l)
+{
+    uint64_t *slot = l->slot, v, n;
+
+    if (__builtin_expect(!slot, 0))
+        return -ESTALE;
+    v = __atomic_load_n(slot, __ATOMIC_RELAXED); /* only this thread and its handlers write it, and a handler restores it */
+    if (__builtin_expect((v & 0xffff) == 0xffff, 0))
+        return -EOVERFLOW;
+    /* acquire: a reader that takes number k sees all that was unlinked before k began; pairs with grace_start() */
+    n = v ? v + 1 : __atomic_load_n(l->started, __ATOMIC_ACQUIRE) << 16 | 1;
+    __atomic_store_n(slot, n, __ATOMIC_RELEASE); /* pairs with grace_scan(): the daemon's acquire load of the slot */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);     /* the daemon's membarrier makes this a full fence when it matters */
+    if (__builtin_expect(l->fence, 0))
+        __atomic_thread_fence(__ATOMIC_SEQ_CST); /* where membarrier cannot; pairs with the fence in grace_start() */
+    return 0;
+}
+
+/* Ends the innermost read section. Same contexts. A call without a section does nothing. */
+static inline void reclaim_read_unlock(struct reclaim_lane *l)
+{
+    uint64_t *slot = l->slot, v;
+
+    if (__builtin_expect(!slot, 0))
+        return;
+    v = __atomic_load_n(slot, __ATOMIC_RELAXED); /* as in read_lock */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    /* release: all that the section read is done before the slot says so; pairs with grace_scan() */
+    __atomic_store_n(slot, (v & 0xffff) <= 1 ? 0 : v - 1, __ATOMIC_RELEASE);
+}
+
+/* Loads a pointer that a writer publishes. In a section. Pairs with reclaim_assign_pointer(). */
+#define reclaim_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
+
+/* Publishes v in p: who sees v sees what v points to. Pairs with reclaim_dereference(). l: this thread's lane. */
+#define reclaim_assign_pointer(l, p, v) ((void)(l), __atomic_store_n(&(p), (v), __ATOMIC_RELEASE))
+
+/*
+ * Memory of the arena for bytes (1 .. the arena's size), aligned to 16, to 4096 from 4096 bytes up; its contents are
+ * undefined. NULL and errno: ENOMEM (the arena is full, also after an urgent reclaim, or the machine is short of
+ * memory), EINVAL, EROFS (observer), ESTALE, ESHUTDOWN. Allowed in a section, where it does not wait for a grace
+ * period. May block when the magazine is empty. Not in a signal handler.
+ */
+RECLAIM_PUBLIC void *reclaim_alloc(struct reclaim_lane *l, size_t bytes) __attribute__((malloc));
+
+/* Frees what was allocated but never published. p may be NULL. Errors as reclaim_defer_free(). */
+RECLAIM_PUBLIC int reclaim_free(struct reclaim_lane *l, void *p);
+
+/*
+ * Frees p after a grace period: call it once p can no longer be reached by new readers. NULL is fine.
+ * -EINVAL not in this arena; -EAGAIN the daemon did not make room in time; -EDEADLK the pending limit is reached and this
+ * thread is in a section, so waiting could never end; -EROFS, -ESTALE, -ESHUTDOWN.
+ * A pointer that is not a live object is refused by the daemon, counted and logged. May block when the ring is full;
+ * allowed in a section; not in a signal handler.
+ */
+RECLAIM_PUBLIC int reclaim_defer_free(struct reclaim_lane *l, void *p);
+
+/*
+ * Grace periods by cookie. gp_start: a cookie that covers all that this thread unlinked before, and asks for that grace
+ * period. gp_poll: 1 over, 0 not yet; no system call. gp_wait: until then; timeout NULL is for ever, else relative;
+ * -ETIMEDOUT, -EDEADLK in a section, -ESHUTDOWN. Cookies of one arena compare as numbers: a smaller one expires first.
+ */
+RECLAIM_PUBLIC int reclaim_gp_start(struct reclaim_lane *l, uint64_t *ret_cookie);
+RECLAIM_PUBLIC int reclaim_gp_poll(struct reclaim *r, uint64_t cookie);
+RECLAIM_PUBLIC int reclaim_gp_wait(struct reclaim_lane *l, uint64_t cookie, const struct timespec *timeout);
+
+#define RECLAIM_EXPEDITED (1u << 0) /* reclaim_synchronize(): no sleep between checks */
+
+/* Waits until all read sections that began before it are over. -EDEADLK in a section; -ETIMEDOUT; -ESHUTDOWN. */
+RECLAIM_PUBLIC int reclaim_synchronize(struct reclaim_lane *l, unsigned flags, const struct timespec *timeout);
+
+/* Waits until all frees deferred before it, by any client of the arena, are done. Errors as reclaim_synchronize(). */
+RECLAIM_PUBLIC int reclaim_barrier(struct reclaim_lane *l, const struct timespec *timeout);
+
+/*
+ * The pointer-sized word called name (1..48 of [A-Za-z0-9._-]), made (NULL) on first use; it lives as long as the arena.
+ * -ENOENT for an observer where it is not there; -ENOSPC. May block.
+ */
+RECLAIM_PUBLIC int reclaim_root(struct reclaim *r, const char *name, void ***ret_word);
+
+struct reclaim_stats {
+    size_t size;              /* in: sizeof(struct reclaim_stats); later versions append */
+    uint64_t arena_bytes;     /* as made */
+    uint64_t in_use_bytes;    /* handed out, pending ones included */
+    uint64_t pending_objects; /* deferred, waiting for a grace period */
+    uint64_t pending_bytes;
+    uint64_t lazy_bytes;      /* free, still backed by memory */
+    uint64_t backed_bytes;    /* backed by memory in all */
+    uint64_t gp_started, gp_completed;
+    uint64_t freed_objects;   /* since the arena was made */
+    uint64_t refused_records; /* of this client: bad pointers, double frees */
+};
+
+/* Asks the daemon. May block. */
+RECLAIM_PUBLIC int reclaim_stats(struct reclaim *r, struct reclaim_stats *ret);
+
+/* Where the arena is mapped here, and its size. The same in every process unless RECLAIM_RELOCATED moved it. */
+RECLAIM_PUBLIC void *reclaim_base(const struct reclaim *r);
+RECLAIM_PUBLIC uint64_t reclaim_size(const struct reclaim *r);
+
+/* In words, for a negative errno that a call here returned. Never NULL. */
+RECLAIM_PUBLIC const char *reclaim_strerror(int error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
