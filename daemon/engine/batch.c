@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* Batches in flight; see batch.h. */
+#include "engine/batch.h"
+
+static void batch_end(struct batches *b, struct batch *batch)
+{
+    batch->stage = BATCH_IDLE;
+    b->n_running--;
+}
+
+struct batch *batch_begin(struct batches *b, struct pending *p, unsigned max)
+{
+    struct batch *batch = NULL;
+
+    if (b->n_running >= MIN(max, BATCHES_MAX))
+        return NULL;
+    pending_close(p);
+    if (!p->closed.first)
+        return NULL;
+    for (unsigned i = 0; i < BATCHES_MAX && !batch; i++)
+        if (b->all[i].stage == BATCH_IDLE)
+            batch = &b->all[i];
+    if (!batch)
+        return NULL;
+    page_list_init(&batch->pages);
+    page_list_splice(&batch->pages, &p->closed);
+    p->n_objects = p->n_bytes = 0;
+    batch->cookie = container_of(batch->pages.last, struct bulk_page, next)->cookie; /* P2: the last is the newest */
+    batch->number = ++b->n_begun;
+    batch->stage = BATCH_WAITING;
+    b->n_running++;
+    return batch;
+}
+
+struct batch *batch_oldest(struct batches *b, enum batch_stage stage)
+{
+    struct batch *oldest = NULL;
+
+    if (b->n_running == 0)
+        return NULL;
+    for (unsigned i = 0; i < BATCHES_MAX; i++)
+        if (b->all[i].stage == stage && (!oldest || b->all[i].number < oldest->number))
+            oldest = &b->all[i];
+    return oldest;
+}
+
+unsigned batches_expire(struct batches *b, struct pending *p, struct heap *h, uint64_t completed, unsigned max_pages, void *zero_base)
+{
+    struct batch *batch;
+    unsigned n = 0;
+
+    while (n < max_pages && (batch = batch_oldest(b, BATCH_WAITING))) {
+        n += pending_expire(p, h, &batch->pages, completed, max_pages - n, zero_base);
+        if (batch->pages.first)
+            break;
+        batch_end(b, batch);
+    }
+    return n;
+}
+
+uint64_t batch_expire_all(struct batches *b, struct batch *batch, struct pending *p, struct heap *h, void *zero_base)
+{
+    uint64_t n = batch->pages.n_objects;
+    struct bulk_page *page;
+
+    while ((page = page_list_pop(&batch->pages)))
+        pending_expire_page(p, h, page, zero_base);
+    batch_end(b, batch);
+    return n;
+}
+
+uint64_t batches_cookie(const struct batches *b)
+{
+    uint64_t newest = 0;
+
+    for (unsigned i = 0; i < BATCHES_MAX && b->n_running > 0; i++)
+        if (b->all[i].stage != BATCH_IDLE)
+            newest = MAX(newest, b->all[i].cookie);
+    return newest;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * When to drain (DRAIN): seldom when little waits, at once when flooded. A pure decision from a snapshot.
+ *
+ * Guarantees
+ *  D1 Nothing pending: no deadline at all.
+ *  D2 The deadline is drain-interval after the first pending object, flood-interval after a flood began (objects or bytes);
+ *     it follows from these instants and the parameters of the moment, so it is only brought forward by what happens, and
+ *     a changed parameter acts on the armed timer.
+ *  D3 With all batches in flight nothing is drained; the end of one asks again.
+ */
+#ifndef RECLAIMD_ENGINE_DRAIN_H
+#define RECLAIMD_ENGINE_DRAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum drain_cause {
+    DRAIN_NONE = -1,
+    DRAIN_INTERVAL,
+    DRAIN_FLOOD_OBJECTS,
+    DRAIN_FLOOD_BYTES,
+    DRAIN_FULL,     /* an allocation or a pending limit needs the room */
+    DRAIN_PRESSURE, /* memory is short */
+    DRAIN_REQUEST,  /* drain, barrier, audit */
+    DRAIN_DEATH,    /* a client or lane is gone */
+    DRAIN_CAUSE_MAX,
+};
+
+#define DRAIN_NEVER UINT64_MAX
+
+/* What the timer remembers. Zero: nothing pending. */
+struct drain_timer {
+    uint64_t first_usec;       /* when the first pending object was seen; 0: none */
+    uint64_t flood_usec;       /* when the flood was seen; 0: none */
+    enum drain_cause flood_by; /* objects or bytes */
+    enum drain_cause urgent;   /* DRAIN_FULL ..: drain now; DRAIN_NONE */
+};
+
+struct drain_input {
+    uint64_t now_usec;
+    uint64_t n_objects, n_bytes; /* pending, not in a batch yet */
+    bool batch_free;
+    uint64_t interval_usec, flood_objects, flood_bytes, flood_interval_usec;
+};
+
+struct drain_decision {
+    enum drain_cause drain; /* now, and why; DRAIN_NONE: not now */
+    uint64_t deadline_usec; /* look again then; DRAIN_NEVER */
+};
+
+void drain_timer_init(struct drain_timer *t);
+struct drain_decision drain_decide(struct drain_timer *t, const struct drain_input *in);
+
+/* A batch took everything. */
+void drain_timer_done(struct drain_timer *t);
+
+#endif

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+/* One lane as the daemon sees it: collect, refill, bury. Reads hostile words; see lane.h for what holds. */
+#include "engine/lane.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "basic/ordering.h"
+#include "basic/testpoint.h"
+
+#define RING_MASK (ABI_RING_RECORDS - 1)
+#define MAGAZINE_MASK (ABI_MAGAZINE_WORDS - 1)
+
+/* The owner word's bits, as the kernel and every robust mutex define them. */
+#define OWNER_DIED 0x40000000u
+#define OWNER_TID 0x3fffffffu
+
+#define LEVEL_FIRST_WORDS 4u /* a class asked for the first time */
+#define LEVEL_QUIET_LOOKS 64 /* so many looks without much use halve the target */
+
+static uint32_t cursor_index(uint64_t cursor)
+{
+    return (uint32_t)(cursor >> 32);
+}
+
+static uint32_t cursor_seen(uint64_t cursor)
+{
+    return (uint32_t)cursor;
+}
+
+void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, struct state_lane *state, uint32_t index,
+               struct account *account)
+{
+    *l = (struct lane){.shared = shared, .slot = slot, .state = state, .account = account, .index = index};
+    for (unsigned c = 0; c < ABI_CLASSES; c++)
+        if (state->magazine_head[c] != 0) /* L4: nothing of the former owner stands in the shadow */
+            memset(state->shadow[c], 0, sizeof(state->shadow[c]));
+    state->cursor = 0;
+    state->returned = 0;
+    memset(state->magazine_head, 0, sizeof(state->magazine_head));
+    memset(shared->magazine_head, 0, sizeof(shared->magazine_head));
+    memset(shared->take, 0, sizeof(shared->take)); /* dead lanes are cleared by the daemon, before generation says so */
+    shared->head = shared->bell = shared->waiting = shared->ticket_waiting = shared->phase = 0;
+    shared->ask = shared->ticket = shared->ticket_cookie = shared->answer = 0;
+    memset(shared->owner, 0, sizeof(shared->owner));
+    shared->tail = 0;
+    shared->want = 1; /* differs from bell: the first defer rings */
+    shared->over_limit = shared->evicted = 0;
+    shared->ticket_done = 0;
+    shared->ticket_error = 0;
+}
+
+/* How many records the client has beyond the cursor; more than the ring holds is no lane of ours. */
+static bool lane_backlog(const struct lane *l, uint32_t *ret)
+{
+    /* Acquire: the records below head are whole; pairs with reclaim_defer_free(). */
+    uint32_t n = load_acquire(&l->shared->head) - cursor_index(l->state->cursor);
+
+    *ret = n;
+    return n <= ABI_RING_RECORDS;
+}
+
+static uint64_t ring_record(const struct lane *l, uint32_t index)
+{
+    /* Acquire: the last store to an open record carries all that its owner did before; pairs with reclaim_defer_free(). */
+    return load_acquire(&l->shared->ring[index & RING_MASK]);
+}
+
+bool lane_has_records(const struct lane *l)
+{
+    uint32_t n;
+
+    if (l->quarantined || !lane_backlog(l, &n) || n == 0)
+        return false;
+    if (n > 1)
+        return true;
+    return abi_word_mask(ring_record(l, cursor_index(l->state->cursor))) & ~cursor_seen(l->state->cursor);
+}
+
+/*
+ * One record. The order matters at a crash: pending bits first (a bit already pending is consumed silently on replay),
+ * then the cursor by one store; the tail last, in lane_collect().
+ */
+static int record_take(struct lane *l, struct heap *h, struct pending *pending, uint32_t index, bool last, uint32_t *n_objects)
+{
+    uint64_t record = ring_record(l, index);
+    uint32_t seen = cursor_seen(l->state->cursor), accepted = 0;
+    uint32_t mask = abi_word_mask(record) & ~seen;
+    int r = 0;
+
+    if (mask) {
+        r = pending_take(pending, h, l->account, abi_word_block(record), mask, &accepted);
+        *n_objects += (uint32_t)__builtin_popcount(accepted);
+        RECLAIM_TEST_POINT("collect-pending");
+    }
+    compiler_fence(); /* L1: truth before cursor, for whoever finds us killed here */
+    l->state->cursor = last ? (uint64_t)index << 32 | (seen | mask) : (uint64_t)(index + 1) << 32;
+    RECLAIM_TEST_POINT("collect-cursor");
+    return r;
+}
+
+int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32_t max_records, struct lane_look *ret)
+{
+    uint32_t index = cursor_index(l->state->cursor), n, objects = 0;
+    int r = 0;
+
+    *ret = (struct lane_look){0};
+    if (l->quarantined || !lane_backlog(l, &n)) {
+        l->quarantined = true;
+        return -EPROTO;
+    }
+    if (pending->starved)
+        return -ENOBUFS;
+    if (n > max_records)
+        n = max_records + 1; /* what is last in this turn is not the open record, but closing it later is as good */
+    for (uint32_t i = 0; i < n && r == 0; i++)
+        r = record_take(l, h, pending, index + i, i + 1 == n, &objects);
+    ret->n_records = n > 0 ? n - 1 : 0;
+    ret->n_objects = objects;
+    if (ret->n_records > 0)
+        /* Release: the client may overwrite what we have read; pairs with the acquire in defer_wait_room(). */
+        store_release(&l->shared->tail, cursor_index(l->state->cursor));
+    return r;
+}
+
+uint32_t lane_magazine_room(const struct lane *l, unsigned class_index)
+{
+    /* Acquire: the words below tail were copied out; pairs with magazine_next(). */
+    uint32_t used = l->state->magazine_head[class_index] - load_acquire(&l->shared->take[class_index].tail);
+
+    return used > ABI_MAGAZINE_WORDS ? 0 : ABI_MAGAZINE_WORDS - used;
+}
+
+static intent_t intent_make(uint32_t lane, unsigned class_index, unsigned n, uint32_t index)
+{
+    return 1ull << 63 | (uint64_t)lane << 40 | (uint64_t)class_index << 32 | (uint64_t)n << 16 | (index & 0xffff);
+}
+
+uint32_t lane_intent_lane(intent_t intent)
+{
+    return (uint32_t)(intent >> 40) & 0x3fffff;
+}
+
+/* What the intent commits to, from the shadow alone. Done again after a crash, it stores the same words. */
+static void refill_commit(struct lane *l, struct state *state, struct heap *h, unsigned class_index, uint32_t index, unsigned n)
+{
+    uint64_t *shadow = l->state->shadow[class_index], *magazine = l->shared->magazine[class_index];
+
+    for (unsigned i = 0; i < n; i++)
+        heap_commit(h, shadow[(index + i) & MAGAZINE_MASK]);
+    RECLAIM_TEST_POINT("refill-out");
+    compiler_fence();
+    for (unsigned i = 0; i < n; i++)
+        store_relaxed(&magazine[(index + i) & MAGAZINE_MASK], shadow[(index + i) & MAGAZINE_MASK]); /* published by head */
+    RECLAIM_TEST_POINT("refill-magazine");
+    compiler_fence();
+    l->state->magazine_head[class_index] = index + n;
+    RECLAIM_TEST_POINT("refill-state-head");
+    compiler_fence();
+    state->intent = 0;
+    RECLAIM_TEST_POINT("refill-intent-clear");
+    /* Release: the words, and every store to memory that is being reused; pairs with magazine_next(). */
+    store_release(&l->shared->magazine_head[class_index], index + n);
+}
+
+void lane_refill(struct lane *l, struct state *state, struct heap *h, unsigned class_index, const uint64_t *words, unsigned n)
+{
+    uint32_t index = l->state->magazine_head[class_index];
+
+    for (unsigned i = 0; i < n; i++)
+        l->state->shadow[class_index][(index + i) & MAGAZINE_MASK] = words[i];
+    RECLAIM_TEST_POINT("refill-shadow");
+    compiler_fence();
+    state->intent = intent_make(l->index, class_index, n, index);
+    RECLAIM_TEST_POINT("refill-intent");
+    compiler_fence();
+    refill_commit(l, state, h, class_index, index, n);
+}
+
+void lane_recover(struct lane *l, struct state *state, struct heap *h)
+{
+    intent_t intent = state->intent;
+    unsigned class_index = (unsigned)(intent >> 32) & 0xff, n = (unsigned)(intent >> 16) & 0xffff;
+    uint32_t head;
+
+    if (!intent || class_index >= ABI_CLASSES || n > ABI_MAGAZINE_WORDS)
+        return;
+    head = l->state->magazine_head[class_index];
+    if ((head & 0xffff) != (intent & 0xffff))
+        head -= n; /* the head had moved already */
+    refill_commit(l, state, h, class_index, head, n);
+}
+
+/*
+ * The level follows use: a magazine found less than half full doubles its target, one that stays nearly full for long
+ * halves it. Returns how many words to put in now.
+ */
+static uint32_t level_wanted(struct lane_level *level, uint32_t used, uint32_t room)
+{
+    uint32_t left = ABI_MAGAZINE_WORDS - room;
+
+    if (used * 2 > level->target) {
+        level->target = (uint16_t)MIN(level->target * 2u, ABI_MAGAZINE_WORDS);
+        level->quiet = 0;
+    } else if (used * 8 > level->target) {
+        level->quiet = 0;
+    } else if (level->target > LEVEL_FIRST_WORDS && ++level->quiet >= LEVEL_QUIET_LOOKS) {
+        level->target /= 2;
+        level->quiet = 0;
+    }
+    return left < level->target ? MIN(level->target - left, room) : 0;
+}
+
+/* Fills one class. Returns words put in; *ret_error when it wanted some and got none. */
+static unsigned class_fill(struct lane *l, struct state *state, struct heap *h, unsigned class_index, uint32_t wanted,
+                           uint64_t max_bytes, int *ret_error)
+{
+    uint64_t words[128];
+    unsigned total = 0;
+
+    while (wanted > 0) {
+        int error = 0;
+        unsigned n = heap_reserve(h, class_index, words, MIN(wanted, (uint32_t)ARRAY_SIZE(words)), max_bytes, &error);
+
+        if (n == 0) {
+            if (total == 0)
+                *ret_error = error;
+            break;
+        }
+        lane_refill(l, state, h, class_index, words, n);
+        total += n;
+        wanted -= n;
+    }
+    return total;
+}
+
+unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t max_bytes, int *ret_error, unsigned *ret_pace)
+{
+    unsigned total = 0;
+
+    *ret_error = 0;
+    for (uint32_t classes = l->used; classes; classes &= classes - 1) {
+        unsigned c = (unsigned)__builtin_ctz(classes);
+        struct lane_level *level = &l->levels[c];
+        uint32_t room = lane_magazine_room(l, c), left = ABI_MAGAZINE_WORDS - room, wanted;
+        uint32_t used = left < level->target ? level->target - left : 0;
+
+        *ret_pace = MAX(*ret_pace, used * 256u / level->target);
+        wanted = level_wanted(level, used, room);
+        if (wanted > 0)
+            total += class_fill(l, state, h, c, wanted, max_bytes, ret_error);
+    }
+    return total;
+}
+
+bool lane_ask(const struct lane *l, unsigned *ret_class, uint32_t *ret_pages, unsigned *ret_flags, uint16_t *ret_sequence)
+{
+    uint64_t ask = load_acquire(&l->shared->ask); /* its class's magazine words are read after it; pairs with lane_wait() */
+    uint16_t sequence = (uint16_t)(ask >> 48);
+    unsigned class_index = (unsigned)(ask >> 32) & 0xff;
+
+    if (sequence == l->ask_seen || class_index >= ABI_CLASSES || ((uint32_t)ask == 0) != (class_index != ABI_CLASS_EXTENT))
+        return false;
+    *ret_class = class_index;
+    *ret_pages = (uint32_t)ask;
+    *ret_flags = (unsigned)(ask >> 40) & 0xff;
+    *ret_sequence = sequence;
+    return true;
+}
+
+void lane_answer(struct lane *l, uint16_t sequence, int error)
+{
+    l->ask_seen = sequence;
+    /* Release: the magazine was filled before; pairs with the acquire in lane_wait(). */
+    store_release(&l->shared->answer, (uint64_t)sequence << 48 | (uint32_t)(error < 0 ? -error : error));
+}
+
+bool lane_is_dead(const struct lane *l)
+{
+    uint32_t owner;
+
+    /* Acquire: phase is stored after the owner was locked, so a zero owner word that we load after it is a given-back one;
+       pairs with lane_claim(). */
+    if (load_acquire(&l->shared->phase) != l->shared->generation)
+        return false;
+    owner = load_acquire(&l->shared->owner[0]); /* what the thread did last is visible; pairs with its unlock, or its exit */
+    return (owner & OWNER_TID) == 0 || (owner & OWNER_DIED);
+}
+
+/* What is left of the word that the thread was using: only bits that the daemon put there, in that word or its successor. */
+static uint64_t lane_cur(const struct lane *l, unsigned class_index, uint32_t tail)
+{
+    uint64_t cur = load_relaxed(&l->shared->take[class_index].cur); /* its writer is gone */
+    const uint64_t *shadow = l->state->shadow[class_index];
+
+    for (uint32_t i = tail - 1; i != tail + 1; i++) {
+        uint64_t word = shadow[i & MAGAZINE_MASK];
+
+        if (abi_word_block(word) == abi_word_block(cur))
+            return cur & (word | 0xffffffff00000000ull);
+    }
+    return 0;
+}
+
+static int class_bury(struct lane *l, struct heap *h, struct pending *pending, unsigned class_index)
+{
+    uint32_t head = l->state->magazine_head[class_index], tail = load_acquire(&l->shared->take[class_index].tail);
+    uint32_t accepted;
+    uint64_t cur;
+    int r = 0;
+
+    if (head == 0 || head - tail > ABI_MAGAZINE_WORDS)
+        return 0; /* never used; or a tail that makes no sense: those objects are lost to that client's arena, no more */
+    cur = lane_cur(l, class_index, tail);
+    if (abi_word_mask(cur))
+        r = pending_take(pending, h, l->account, abi_word_block(cur), abi_word_mask(cur), &accepted);
+    for (uint32_t i = tail; i != head && r == 0; i++) {
+        uint64_t word = l->state->shadow[class_index][i & MAGAZINE_MASK];
+
+        r = pending_take(pending, h, l->account, abi_word_block(word), abi_word_mask(word), &accepted);
+    }
+    return r;
+}
+
+int lane_bury(struct lane *l, struct heap *h, struct pending *pending)
+{
+    uint64_t refused = l->account->refused;
+
+    if (pending->starved)
+        return -ENOBUFS;
+    for (unsigned c = 0; c < ABI_CLASSES; c++) {
+        int r = class_bury(l, h, pending, c);
+
+        if (r < 0)
+            return r;
+    }
+    /* Bits that the thread had deferred already, or that stand in cur and magazine both, are not the client's fault. */
+    store_relaxed(&l->account->refused, refused);
+    RECLAIM_TEST_POINT("bury-taken");
+    compiler_fence(); /* L4: what was returned before `returned`, for whoever finds us killed here */
+    l->state->returned = 1;
+    RECLAIM_TEST_POINT("bury-returned");
+    return 0;
+}
+
+bool lane_has_rung(const struct lane *l)
+{
+    return load_relaxed(&l->shared->bell) == l->shared->want; /* a hint here; arena_sleep() reads it after its membarrier */
+}
+
+void lane_rings_anew(struct lane *l)
+{
+    if (lane_has_rung(l))
+        store_relaxed(&l->shared->want, l->shared->want + 1); /* before sleeps and the membarrier; pairs with lane_ring() */
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/* Pages of deferred objects: appended to, closed with a cookie, freed when that has expired. See pending.h. */
+#include "engine/pending.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "basic/ordering.h"
+
+void page_list_init(struct page_list *list)
+{
+    *list = (struct page_list){.last = &list->first};
+}
+
+void page_list_append(struct page_list *list, struct bulk_page *page)
+{
+    page->next = NULL;
+    *list->last = page;
+    list->last = &page->next;
+    list->n_pages++;
+    list->n_objects += page->n_objects;
+    list->n_bytes += page->n_bytes;
+}
+
+struct bulk_page *page_list_pop(struct page_list *list)
+{
+    struct bulk_page *page = list->first;
+
+    if (!page)
+        return NULL;
+    list->first = page->next;
+    if (!list->first)
+        list->last = &list->first;
+    list->n_pages--;
+    list->n_objects -= page->n_objects;
+    list->n_bytes -= page->n_bytes;
+    return page;
+}
+
+void page_list_splice(struct page_list *to, struct page_list *from)
+{
+    if (!from->first)
+        return;
+    *to->last = from->first;
+    to->last = from->last;
+    to->n_pages += from->n_pages;
+    to->n_objects += from->n_objects;
+    to->n_bytes += from->n_bytes;
+    page_list_init(from);
+}
+
+void pending_init(struct pending *p, const struct pending_ops *ops)
+{
+    *p = (struct pending){.ops = *ops, .sweep_first = UINT32_MAX};
+    page_list_init(&p->closed);
+}
+
+void pending_drop_spare(struct pending *p)
+{
+    while (p->spare) {
+        struct bulk_page *next = p->spare->next;
+
+        free(p->spare);
+        p->spare = next;
+    }
+    p->n_spare = 0;
+}
+
+static void account_unref(struct account *a)
+{
+    if (--a->refs == 0 && a->closed)
+        a->release(a);
+}
+
+void account_close(struct account *a)
+{
+    a->refs++;
+    a->closed = true;
+    account_unref(a);
+}
+
+static void page_uncharge(struct bulk_page *page)
+{
+    for (unsigned i = 0; i < page->n_charges; i++) {
+        struct bulk_charge *c = &page->charges[i];
+
+        /* Relaxed: only this worker writes them; whoever displays them may be a moment late. */
+        store_relaxed(&c->account->pending_objects, c->account->pending_objects - c->objects);
+        store_relaxed(&c->account->pending_bytes, c->account->pending_bytes - c->bytes);
+        account_unref(c->account);
+    }
+    page->n_charges = 0;
+}
+
+static void page_release(struct pending *p, struct bulk_page *page)
+{
+    page_uncharge(page);
+    if (p->n_spare >= PENDING_SPARE_MAX) {
+        free(page);
+        return;
+    }
+    page->next = p->spare;
+    p->spare = page;
+    p->n_spare++;
+}
+
+void pending_deinit(struct pending *p)
+{
+    struct bulk_page *page;
+
+    for (unsigned c = 0; c < PENDING_CHANNELS; c++)
+        if (p->open[c])
+            page_release(p, p->open[c]);
+    while ((page = page_list_pop(&p->closed)))
+        page_release(p, page);
+    pending_drop_spare(p);
+}
+
+static struct bulk_page *page_new(struct pending *p, enum pending_channel channel)
+{
+    struct bulk_page *page = p->spare;
+
+    if (page) {
+        p->spare = page->next;
+        p->n_spare--;
+    } else {
+        page = malloc(sizeof(*page));
+        if (!page)
+            return NULL;
+    }
+    page->next = NULL;
+    page->cookie = 0;
+    page->n_records = page->n_charges = page->n_objects = 0;
+    page->n_bytes = 0;
+    page->channel = channel;
+    return page;
+}
+
+/* Objects a page, by powers of two. */
+static void page_count(struct pending *p, const struct bulk_page *page)
+{
+    unsigned bucket = 31u - (unsigned)__builtin_clz(page->n_objects);
+
+    p->n_pages_closed++;
+    p->n_page_objects += page->n_objects;
+    p->histogram[MIN(bucket, PENDING_HISTOGRAM - 1)]++;
+}
+
+/* P1: nothing is appended after the cookie was taken. */
+static void channel_close(struct pending *p, enum pending_channel channel)
+{
+    struct bulk_page *page = p->open[channel];
+
+    if (!page || page->n_objects == 0)
+        return;
+    p->open[channel] = NULL;
+    page->cookie = p->ops.take_cookie(p->ops.userdata);
+    page_count(p, page);
+    page_list_append(&p->closed, page);
+}
+
+void pending_close(struct pending *p)
+{
+    for (unsigned c = 0; c < PENDING_CHANNELS; c++)
+        channel_close(p, c);
+}
+
+/* The page's charge for that account, opened if need be; NULL when the page has no room for another. */
+static struct bulk_charge *page_charge(struct bulk_page *page, struct account *a)
+{
+    struct bulk_charge *c;
+
+    if (page->n_charges > 0 && page->charges[page->n_charges - 1].account == a)
+        return &page->charges[page->n_charges - 1];
+    for (unsigned i = 0; i < page->n_charges; i++)
+        if (page->charges[i].account == a)
+            return &page->charges[i];
+    if (page->n_charges == BULK_CHARGES)
+        return NULL;
+    c = &page->charges[page->n_charges++];
+    *c = (struct bulk_charge){.account = a};
+    a->refs++;
+    return c;
+}
+
+/* A page of that channel with room for one record of that account. NULL: no memory. */
+static struct bulk_page *channel_page(struct pending *p, enum pending_channel channel, struct account *a,
+                                      struct bulk_charge **ret_charge)
+{
+    struct bulk_page *page = p->open[channel];
+
+    if (page && page->n_records < BULK_RECORDS && (*ret_charge = page_charge(page, a)))
+        return page;
+    channel_close(p, channel);
+    page = page_new(p, channel);
+    if (!page)
+        return NULL;
+    p->open[channel] = page;
+    *ret_charge = page_charge(page, a);
+    return page;
+}
+
+/* P3: remember where to look, and take nothing more until that was done. */
+static int pending_starve(struct pending *p, uint32_t block)
+{
+    p->starved = true;
+    p->sweep_first = MIN(p->sweep_first, block);
+    p->sweep_last = MAX(p->sweep_last, block);
+    return -ENOBUFS;
+}
+
+int pending_take(struct pending *p, struct heap *h, struct account *a, uint32_t block, uint32_t mask, uint32_t *ret_accepted)
+{
+    struct bulk_charge *charge;
+    struct bulk_page *page;
+    uint32_t accepted, n;
+    uint64_t bytes;
+    bool extent;
+
+    accepted = heap_take(h, block, mask, &bytes, &extent);
+    *ret_accepted = accepted;
+    if (unlikely(accepted != mask))
+        store_relaxed(&a->refused, a->refused + (uint64_t)__builtin_popcount(mask & ~accepted));
+    if (!accepted)
+        return 0;
+    n = (uint32_t)__builtin_popcount(accepted);
+    p->total_objects += n;
+    p->total_bytes += bytes;
+    page = channel_page(p, extent ? PENDING_EXTENTS : PENDING_SPANS, a, &charge);
+    if (unlikely(!page))
+        return pending_starve(p, block);
+    page->records[page->n_records++] = abi_word(block, accepted);
+    page->n_objects += n;
+    page->n_bytes += bytes;
+    charge->objects += n;
+    charge->bytes += bytes;
+    p->n_objects += n;
+    p->n_bytes += bytes;
+    /* Relaxed: as in page_uncharge(). */
+    store_relaxed(&a->pending_objects, a->pending_objects + n);
+    store_relaxed(&a->pending_bytes, a->pending_bytes + bytes);
+    return 0;
+}
+
+/* zero-on-free: the objects of a word, before anybody can get them. */
+static void word_zero(const struct heap *h, uint64_t word, void *base)
+{
+    uint64_t bytes = heap_object_bytes(h, abi_word_block(word));
+
+    for (uint32_t mask = abi_word_mask(word); mask; mask &= mask - 1) {
+        uint64_t offset = (uint64_t)abi_word_block(word) * ABI_BLOCK_BYTES + (uint64_t)__builtin_ctz(mask) * ABI_GRANULE_BYTES;
+
+        memset((char *)base + offset, 0, bytes);
+    }
+}
+
+void pending_expire_page(struct pending *p, struct heap *h, struct bulk_page *page, void *zero_base)
+{
+    for (uint32_t i = 0; i < page->n_records; i++) {
+        if (zero_base)
+            word_zero(h, page->records[i], zero_base);
+        heap_expire(h, page->records[i]);
+    }
+    p->total_objects -= page->n_objects;
+    p->total_bytes -= page->n_bytes;
+    page_release(p, page);
+}
+
+unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *list, uint64_t completed, unsigned max_pages,
+                        void *zero_base)
+{
+    unsigned n = 0;
+
+    while (n < max_pages && list->first && list->first->cookie <= completed) {
+        struct bulk_page *page = page_list_pop(list);
+
+        if (list == &p->closed) { /* no batch took it: its grace period was somebody else's */
+            p->n_objects -= page->n_objects;
+            p->n_bytes -= page->n_bytes;
+        }
+        pending_expire_page(p, h, page, zero_base);
+        n++;
+    }
+    return n;
+}
+
+uint64_t pending_sweep(struct pending *p, struct heap *h, struct state *state, void *zero_base)
+{
+    const truth_t *truth = state_truth(state);
+    uint64_t n = 0;
+
+    for (uint64_t block = p->sweep_first; block <= p->sweep_last; block++) {
+        uint32_t mask = (uint32_t)(truth[block] >> 32);
+
+        if (!mask)
+            continue;
+        if (zero_base)
+            word_zero(h, abi_word((uint32_t)block, mask), zero_base);
+        heap_expire(h, abi_word((uint32_t)block, mask));
+        n += (uint64_t)__builtin_popcount(mask);
+    }
+    p->total_objects = p->total_bytes = 0;
+    p->starved = false;
+    p->sweep_cookie = 0;
+    p->sweep_first = UINT32_MAX;
+    p->sweep_last = 0;
+    return n;
+}

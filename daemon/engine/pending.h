@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pending: objects that were deferred and wait for their grace period, as pages of records.
+ *
+ *   open page (one a channel: 1 span objects, 2 extents) --full or drained--> closed, cookie taken --> batch --> expired
+ *
+ * Guarantees
+ *  P1 A page's cookie is taken after its last append, so it covers every object in it, whichever channel closes first.
+ *  P2 Closed pages are listed in the order of their cookies; what has expired is freed oldest first.
+ *  P3 Without memory for a page nothing is lost: the truth's pending bits are the list of last resort. `starved` stops
+ *     collecting until one grace period later, when pending_sweep() has freed every pending bit in the flagged range.
+ *  P4 An object is charged to the client that deferred it from the append until it is freed.
+ */
+#ifndef RECLAIMD_ENGINE_PENDING_H
+#define RECLAIMD_ENGINE_PENDING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/heap.h"
+
+enum pending_channel {
+    PENDING_SPANS,
+    PENDING_EXTENTS,
+    PENDING_CHANNELS,
+};
+
+/* What one client has waiting. Written by the worker that owns the arena, read by anybody for display. */
+struct account {
+    uint64_t pending_objects;
+    uint64_t pending_bytes;
+    uint64_t refused; /* bits that were no live objects */
+    uint32_t refs;    /* pages that charge it; the worker's */
+    bool closed;      /* its client is gone: free it with the last page */
+    void (*release)(struct account *a);
+};
+
+#define BULK_CHARGES 16u
+#define BULK_RECORDS 456u /* what is left of 4 KiB */
+
+struct bulk_charge {
+    struct account *account;
+    uint64_t bytes;
+    uint64_t objects;
+};
+
+struct bulk_page {
+    struct bulk_page *next;
+    uint64_t cookie;
+    uint32_t n_records;
+    uint32_t n_charges;
+    uint32_t n_objects;
+    uint32_t channel;
+    uint64_t n_bytes;
+    struct bulk_charge charges[BULK_CHARGES];
+    uint64_t records[BULK_RECORDS];
+};
+
+assert_cc(sizeof(struct bulk_page) <= ABI_PAGE_BYTES);
+
+struct page_list {
+    struct bulk_page *first, **last;
+    uint64_t n_pages, n_objects, n_bytes;
+};
+
+struct pending_ops {
+    uint64_t (*take_cookie)(void *userdata); /* started + 1, under the grace-period mutex */
+    void *userdata;
+};
+
+#define PENDING_HISTOGRAM 10u /* objects a page: 1, 2..3, 4..7, .., 512 and more */
+
+struct pending {
+    struct pending_ops ops;
+    struct bulk_page *open[PENDING_CHANNELS];
+    struct page_list closed;  /* have cookies, wait for the next batch */
+    struct bulk_page *spare;  /* a few empty pages */
+    uint32_t n_spare;
+    bool starved;             /* P3 */
+    uint64_t sweep_cookie;    /* 0: not taken yet */
+    uint32_t sweep_first, sweep_last; /* blocks */
+    uint64_t n_objects, n_bytes; /* open and closed: what a drain would take */
+    uint64_t total_objects, total_bytes; /* all that wait, batches included */
+    uint64_t n_pages_closed, n_page_objects;
+    uint64_t histogram[PENDING_HISTOGRAM];
+};
+
+#define PENDING_SPARE_MAX 5u
+
+void page_list_init(struct page_list *list);
+void page_list_append(struct page_list *list, struct bulk_page *page);
+struct bulk_page *page_list_pop(struct page_list *list);
+void page_list_splice(struct page_list *to, struct page_list *from); /* from is empty afterwards */
+
+void pending_init(struct pending *p, const struct pending_ops *ops);
+void pending_deinit(struct pending *p); /* pages are dropped, not freed as objects */
+
+/* Takes the bits of a record that are live objects, charged to a. 0, or -ENOBUFS once starved (the bits before were taken). */
+int pending_take(struct pending *p, struct heap *h, struct account *a, uint32_t block, uint32_t mask, uint32_t *ret_accepted);
+
+/* Closes the open pages: their cookies are taken now. */
+void pending_close(struct pending *p);
+
+/*
+ * Frees a page whose cookie has expired: every object of it, then its charges, then the page itself.
+ * zero_base: NULL, or where the arena is mapped: objects are zeroed first.
+ */
+void pending_expire_page(struct pending *p, struct heap *h, struct bulk_page *page, void *zero_base);
+
+/* Frees, oldest first, at most max_pages closed pages of a list whose cookies are <= completed. Returns how many. */
+unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *list, uint64_t completed, unsigned max_pages, void *zero_base);
+
+/* P3: call it when starved, no other page is left and sweep_cookie <= completed. Returns objects freed. */
+uint64_t pending_sweep(struct pending *p, struct heap *h, struct state *state, void *zero_base);
+
+void account_close(struct account *a); /* its client is gone */
+void pending_drop_spare(struct pending *p); /* under memory pressure */
+
+#endif
