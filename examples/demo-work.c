@@ -116,8 +116,8 @@ static int slot_replace(struct place *place, uint64_t slot, uint64_t version)
     if (!object)
         return -errno;
     *object = (struct object){slot, version, object_check(slot, version)};
-    old =
-        __atomic_exchange_n(&place->table[slot], object, __ATOMIC_ACQ_REL); /* pairs with object_is_whole() */
+    /* Publishes the new and takes away the old, which is whole for us: pairs with object_is_whole() */
+    old = __atomic_exchange_n(&place->table[slot], object, __ATOMIC_ACQ_REL);
     do
         r = reclaim_defer_free(place->lane, old);
     while (r == -EAGAIN && !demo_flag_is_set(&demo_shared->stop));
@@ -143,20 +143,19 @@ int demo_write(struct place *place, struct figures *figures, uint64_t seed)
     return 0;
 }
 
-/* Looks at one object twice with some time between. The caller is in a section, so nothing may have changed.
- */
-static int object_is_whole(void **slot)
+/* Looks at one object twice with some time between. In a section, so it must stay what the slot promised. */
+static int object_is_whole(void **table, uint64_t slot)
 {
-    const volatile struct object *object =
-        reclaim_dereference(*slot); /* pairs with the exchange in slot_replace() */
+    const volatile struct object *object;
     uint64_t version;
 
+    object = reclaim_dereference(table[slot]); /* pairs with the exchange in slot_replace() */
     if (!object)
         return 1;
     version = object->version;
     for (volatile int i = 0; i < 50; i++)
         ;
-    return object->version == version && object->check == object_check(object->slot, version);
+    return object->slot == slot && object->version == version && object->check == object_check(slot, version);
 }
 
 int demo_read(struct place *place, struct figures *figures, uint64_t seed)
@@ -169,7 +168,7 @@ int demo_read(struct place *place, struct figures *figures, uint64_t seed)
         if (r < 0)
             return demo_complain("a reader stops", r);
         for (int i = 0; i < READS_A_SECTION; i++)
-            if (!object_is_whole(&place->table[random_next(&random) % N_SLOTS]))
+            if (!object_is_whole(place->table, random_next(&random) % N_SLOTS))
                 figure_add(&figures->n_torn, 1);
         reclaim_read_unlock(place->lane);
         figure_add(&figures->n_reads, READS_A_SECTION);
@@ -190,8 +189,8 @@ int demo_wait(struct place *place, struct figures *figures, uint64_t seed)
         if (r < 0)
             return demo_complain("a waiter stops", r);
         figures->times_us[figures->n_times % N_TIMES_MAX] = (uint32_t)((demo_now_ns() - start) / 1000);
-        __atomic_store_n(&figures->n_times, figures->n_times + 1,
-                         __ATOMIC_RELEASE); /* pairs with times_collect() */
+        /* after the time itself; pairs with times_collect() */
+        __atomic_store_n(&figures->n_times, figures->n_times + 1, __ATOMIC_RELEASE);
         demo_sleep_ns(2000000);
     }
     return 0;
