@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The structs of control.h as the types of org.reclaimd.Control: tables of member, kind and offset.
+ */
+#include <errno.h>
+
+#include "basic/macro.h"
+#include "control-internal.h"
+
+enum member_kind {
+    MEMBER_U64,
+    MEMBER_U32, /* uid_t, gid_t, mode_t */
+    MEMBER_PID,
+    MEMBER_BOOLEAN,
+    MEMBER_TEXT,
+};
+
+struct member {
+    const char *name;
+    enum member_kind kind;
+    size_t offset;
+};
+
+static struct json_object *member_encode(const struct member *m, const void *from)
+{
+    const void *at = (const char *)from + m->offset;
+
+    switch (m->kind) {
+    case MEMBER_U64:
+        return json_object_new_uint64(*(const uint64_t *)at);
+    case MEMBER_U32:
+        return json_object_new_int64(*(const uint32_t *)at);
+    case MEMBER_PID:
+        return json_object_new_int64(*(const pid_t *)at);
+    case MEMBER_BOOLEAN:
+        return json_object_new_boolean(*(const bool *)at);
+    case MEMBER_TEXT:
+        return json_object_new_string(*(const char *const *)at ?: "");
+    }
+    return NULL;
+}
+
+assert_cc(sizeof(uid_t) == sizeof(uint32_t) && sizeof(gid_t) == sizeof(uint32_t) &&
+          sizeof(mode_t) == sizeof(uint32_t));
+
+static struct json_object *encode(const struct member *members, size_t n, const void *from)
+{
+    struct json_object *o = json_object_new_object();
+
+    if (!o)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        (void)json_object_object_add(o, members[i].name, member_encode(&members[i], from));
+    return o;
+}
+
+struct json_object *control_json_wrap(const char *name, struct json_object *value)
+{
+    struct json_object *o = json_object_new_object();
+
+    if (o && json_object_object_add(o, name, value) >= 0)
+        return o;
+    (void)json_object_put(value);
+    (void)json_object_put(o);
+    return NULL;
+}
+
+#define FIGURE(wire, field)                                                                                  \
+    {                                                                                                        \
+        wire, MEMBER_U64, offsetof(struct control_figures, field)                                            \
+    }
+
+static const struct member figure_members[] = {
+    FIGURE("clients", clients),
+    FIGURE("lanes", lanes),
+    FIGURE("lanesReading", lanes_reading),
+    FIGURE("sizeBytes", size_bytes),
+    FIGURE("inUseObjects", in_use_objects),
+    FIGURE("inUseBytes", in_use_bytes),
+    FIGURE("cachedObjects", cached_objects),
+    FIGURE("cachedBytes", cached_bytes),
+    FIGURE("pendingObjects", pending_objects),
+    FIGURE("pendingBytes", pending_bytes),
+    FIGURE("lazyPages", lazy_pages),
+    FIGURE("lazyBytes", lazy_bytes),
+    FIGURE("backedBytes", backed_bytes),
+    FIGURE("gracePeriodsStarted", gp_started),
+    FIGURE("gracePeriodsCompleted", gp_completed),
+    FIGURE("gracePeriodLastUSec", gp_last_usec),
+    FIGURE("gracePeriodMaxUSec", gp_max_usec),
+    FIGURE("pages", n_pages),
+    FIGURE("batchesRunning", batches_running),
+    FIGURE("batches", n_batches),
+    FIGURE("purgesQueued", n_purges_queued),
+    FIGURE("purgesRun", n_purges_run),
+    FIGURE("holes", n_holes),
+    FIGURE("punchedBytes", punched_bytes),
+    FIGURE("frees", n_frees),
+    FIGURE("freedBytes", freed_bytes),
+    FIGURE("refusedRecords", n_refused_records),
+    FIGURE("refusedAllocations", n_refused_allocations),
+    FIGURE("synchronizes", n_synchronizes),
+    FIGURE("wakeups", n_wakeups),
+};
+
+static struct json_object *encode_drains(const struct control_figures *f)
+{
+    struct json_object *o = json_object_new_object();
+
+    for (int i = 0; o && i < _CONTROL_DRAIN_MAX; i++)
+        (void)json_object_object_add(o, control_drain_cause_to_string(i),
+                                     json_object_new_uint64(f->n_drains[i]));
+    return o;
+}
+
+struct json_object *control_json_figures(const struct control_figures *figures)
+{
+    struct json_object *o = encode(figure_members, ARRAY_SIZE(figure_members), figures);
+    double per_page = figures->n_pages > 0 ? (double)figures->n_page_objects / (double)figures->n_pages : 0.0;
+
+    if (!o)
+        return NULL;
+    (void)json_object_object_add(o, "objectsPerPage", json_object_new_double(per_page));
+    (void)json_object_object_add(o, "drains", encode_drains(figures));
+    return o;
+}
+
+/* The struct is nothing but counters, so it sums as an array of them. */
+void control_figures_add(struct control_figures *sum, const struct control_figures *figures)
+{
+    uint64_t last_usec = MAX(sum->gp_last_usec, figures->gp_last_usec);
+    uint64_t max_usec = MAX(sum->gp_max_usec, figures->gp_max_usec);
+    const uint64_t *from = (const uint64_t *)figures;
+    uint64_t *to = (uint64_t *)sum;
+
+    assert_cc(sizeof(struct control_figures) % sizeof(uint64_t) == 0);
+    for (size_t i = 0; i < sizeof(*sum) / sizeof(uint64_t); i++)
+        to[i] += from[i];
+    sum->gp_last_usec = last_usec;
+    sum->gp_max_usec = max_usec;
+}
+
+static const struct member reader_members[] = {
+    {"client", MEMBER_U64, offsetof(struct control_reader, client)},
+    {"pid", MEMBER_PID, offsetof(struct control_reader, pid)},
+    {"tid", MEMBER_PID, offsetof(struct control_reader, tid)},
+    {"ageUSec", MEMBER_U64, offsetof(struct control_reader, age_usec)},
+};
+
+static const struct member arena_members[] = {
+    {"name", MEMBER_TEXT, offsetof(struct control_arena_info, name)},
+    {"state", MEMBER_TEXT, offsetof(struct control_arena_info, state)},
+    {"owner", MEMBER_U32, offsetof(struct control_arena_info, owner)},
+    {"group", MEMBER_U32, offsetof(struct control_arena_info, group)},
+    {"mode", MEMBER_U32, offsetof(struct control_arena_info, mode)},
+    {"transient", MEMBER_BOOLEAN, offsetof(struct control_arena_info, transient)},
+    {"baseAddress", MEMBER_U64, offsetof(struct control_arena_info, base_address)},
+    {"createdUSec", MEMBER_U64, offsetof(struct control_arena_info, created_usec)},
+};
+
+struct json_object *control_json_arena(const struct control_arena_info *info)
+{
+    struct json_object *o = encode(arena_members, ARRAY_SIZE(arena_members), info);
+
+    if (!o)
+        return NULL;
+    (void)json_object_object_add(o, "figures", control_json_figures(&info->figures));
+    if (info->oldest_reader.found)
+        (void)json_object_object_add(
+            o, "oldestReader", encode(reader_members, ARRAY_SIZE(reader_members), &info->oldest_reader));
+    return o;
+}
+
+static const struct member client_members[] = {
+    {"id", MEMBER_U64, offsetof(struct control_client_info, id)},
+    {"pid", MEMBER_PID, offsetof(struct control_client_info, pid)},
+    {"uid", MEMBER_U32, offsetof(struct control_client_info, uid)},
+    {"gid", MEMBER_U32, offsetof(struct control_client_info, gid)},
+    {"arena", MEMBER_TEXT, offsetof(struct control_client_info, arena)},
+    {"state", MEMBER_TEXT, offsetof(struct control_client_info, state)},
+    {"lanes", MEMBER_U64, offsetof(struct control_client_info, lanes)},
+    {"lanesReading", MEMBER_U64, offsetof(struct control_client_info, lanes_reading)},
+    {"pendingObjects", MEMBER_U64, offsetof(struct control_client_info, pending_objects)},
+    {"pendingBytes", MEMBER_U64, offsetof(struct control_client_info, pending_bytes)},
+    {"refusedRecords", MEMBER_U64, offsetof(struct control_client_info, n_refused_records)},
+    {"sinceUSec", MEMBER_U64, offsetof(struct control_client_info, since_usec)},
+};
+
+struct json_object *control_json_client(const struct control_client_info *info)
+{
+    struct json_object *o = encode(client_members, ARRAY_SIZE(client_members), info);
+
+    if (o)
+        (void)json_object_object_add(o, "command", json_object_new_string(text_quote(info->comm ?: "").text));
+    return o;
+}
+
+static const struct member status_members[] = {
+    {"version", MEMBER_TEXT, offsetof(struct control_status, version)},
+    {"state", MEMBER_TEXT, offsetof(struct control_status, state)},
+    {"pid", MEMBER_PID, offsetof(struct control_status, pid)},
+    {"uid", MEMBER_U32, offsetof(struct control_status, uid)},
+    {"startedUSec", MEMBER_U64, offsetof(struct control_status, started_usec)},
+    {"uptimeUSec", MEMBER_U64, offsetof(struct control_status, uptime_usec)},
+    {"arenas", MEMBER_U64, offsetof(struct control_status, arenas)},
+    {"clients", MEMBER_U64, offsetof(struct control_status, clients)},
+    {"clientsMax", MEMBER_U64, offsetof(struct control_status, clients_max)},
+    {"readersMustFence", MEMBER_BOOLEAN, offsetof(struct control_status, readers_must_fence)},
+    {"underPressure", MEMBER_BOOLEAN, offsetof(struct control_status, under_pressure)},
+    {"callbacksWaiting", MEMBER_U64, offsetof(struct control_status, callbacks_waiting)},
+    {"callbacks", MEMBER_U64, offsetof(struct control_status, n_callbacks)},
+    {"wakeups", MEMBER_U64, offsetof(struct control_status, n_wakeups)},
+    {"residentBytes", MEMBER_U64, offsetof(struct control_status, rss_bytes)},
+};
+
+struct json_object *control_json_status(const struct control_status *status,
+                                        const struct control_figures *sum)
+{
+    struct json_object *o = encode(status_members, ARRAY_SIZE(status_members), status);
+
+    if (o)
+        (void)json_object_object_add(o, "figures", control_json_figures(sum));
+    return o;
+}
+
+static const struct member parameter_members[] = {
+    {"name", MEMBER_TEXT, offsetof(struct control_parameter_info, name)},
+    {"type", MEMBER_TEXT, offsetof(struct control_parameter_info, type)},
+    {"unit", MEMBER_TEXT, offsetof(struct control_parameter_info, unit)},
+    {"range", MEMBER_TEXT, offsetof(struct control_parameter_info, range)},
+    {"default", MEMBER_TEXT, offsetof(struct control_parameter_info, default_value)},
+    {"value", MEMBER_TEXT, offsetof(struct control_parameter_info, value)},
+    {"origin", MEMBER_TEXT, offsetof(struct control_parameter_info, origin)},
+    {"description", MEMBER_TEXT, offsetof(struct control_parameter_info, doc)},
+};
+
+struct json_object *control_json_parameter(const struct control_parameter_info *info)
+{
+    struct json_object *o = encode(parameter_members, ARRAY_SIZE(parameter_members), info);
+
+    if (o)
+        (void)json_object_object_add(o, "scope",
+                                     json_object_new_string(info->arena_scope ? "arena" : "daemon"));
+    return o;
+}
+
+static const struct member change_members[] = {
+    {"name", MEMBER_TEXT, offsetof(struct control_change, name)},
+    {"old", MEMBER_TEXT, offsetof(struct control_change, old_value)},
+    {"new", MEMBER_TEXT, offsetof(struct control_change, new_value)},
+};
+
+struct json_object *control_json_change(const struct control_change *change)
+{
+    struct json_object *o = encode(change_members, ARRAY_SIZE(change_members), change);
+
+    if (o && change->arena)
+        (void)json_object_object_add(o, "arena", json_object_new_string(change->arena));
+    return o;
+}
+
+static const struct member result_members[] = {
+    {"usec", MEMBER_U64, offsetof(struct control_result, usec)},
+    {"objects", MEMBER_U64, offsetof(struct control_result, n_objects)},
+    {"bytes", MEMBER_U64, offsetof(struct control_result, bytes)},
+};
+
+struct json_object *control_json_result(const char *arena, const struct control_result *result,
+                                        const char *failure)
+{
+    static const struct control_result nothing = {};
+    struct json_object *o, *complaints = json_object_new_array();
+
+    result = result ?: &nothing;
+    o = encode(result_members, ARRAY_SIZE(result_members), result);
+    if (!o || !complaints) {
+        (void)json_object_put(complaints);
+        (void)json_object_put(o);
+        return NULL;
+    }
+    for (size_t i = 0; i < result->n_complaints; i++)
+        (void)json_object_array_add(complaints, json_object_new_string(result->complaints[i]));
+    (void)json_object_object_add(o, "arena", json_object_new_string(arena));
+    (void)json_object_object_add(o, "complaints", complaints);
+    if (failure)
+        (void)json_object_object_add(o, "failure", json_object_new_string(failure));
+    return o;
+}
