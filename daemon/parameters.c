@@ -74,7 +74,7 @@ static const struct parameter table[] = {
     /* Free pages that are still backed by memory. */
     {"purge-threshold", SIZE(0, TIB(2)), ARENA(purge_threshold_bytes), .special = PARAMETER_MAY_BE_AUTO,
      .default_text = "auto", .source = "PURGE",
-     .doc = "With more free bytes still backed, a purge begins; auto: 32M for each bit of the processor count."},
+     .doc = "With more free bytes still backed, a purge begins; auto: 32M for each bit of the CPU count."},
     {"purge-delay", TIME(0, USEC_PER_HOUR), ARENA(purge_delay_usec), .special = PARAMETER_MAY_BE_OFF,
      .default_text = "10s", .source = "PURGE",
      .doc = "How long free pages stay backed before a purge takes them, few as they may be."},
