@@ -11,16 +11,26 @@
 #include "basic/macro.h"
 #include "parameter-layer.h"
 
+/* The end of a path, in one line whatever its bytes, cut between characters. */
+static void path_format(const char *file, unsigned line, char ret[static PARAMETER_ORIGIN_BYTES])
+{
+    enum { PATH_SHOWN = PARAMETER_ORIGIN_BYTES - 16 /* for "...", ':', ten digits and the NUL */ };
+    size_t n = strlen(file);
+    const char *shown = file + (n > PATH_SHOWN ? n - PATH_SHOWN : 0);
+
+    while ((*shown & 0xc0) == 0x80) /* the rest of a UTF-8 character */
+        shown++;
+    (void)snprintf(ret, PARAMETER_ORIGIN_BYTES, "%s%s:%u", shown > file ? "..." : "", shown, line);
+    for (char *c = ret; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == '\x7f')
+            *c = '?';
+}
+
 char *parameter_origin_format(const struct parameter_origin *origin, char ret[static PARAMETER_ORIGIN_BYTES])
 {
-    enum { PATH_SHOWN = PARAMETER_ORIGIN_BYTES - 16 /* ":", the line, NUL, "..." */ };
-    size_t n;
-
     switch (origin->source) {
     case PARAMETER_FILE:
-        n = strlen(origin->file);
-        (void)snprintf(ret, PARAMETER_ORIGIN_BYTES, "%s%s:%u", n > PATH_SHOWN ? "..." : "",
-                       origin->file + (n > PATH_SHOWN ? n - PATH_SHOWN : 0), origin->line);
+        path_format(origin->file, origin->line, ret);
         return ret;
     case PARAMETER_COMMAND_LINE:
         return strcpy(ret, "--set");

@@ -34,10 +34,10 @@ struct parameter_origin {
 };
 
 enum {
-    PARAMETER_ORIGIN_BYTES = 160, /* a longer path loses its beginning */
+    PARAMETER_ORIGIN_BYTES = 112, /* a longer path loses its beginning: it must fit a line of a file */
 };
 
-/* "built-in", "/etc/reclaimd/reclaimd.conf:12", "--set", "runtime", "runtime (arena)". */
+/* "built-in", "/etc/reclaimd/reclaimd.conf:12", "--set", "runtime", "runtime (arena)". Printable. */
 char *parameter_origin_format(const struct parameter_origin *origin, char ret[static PARAMETER_ORIGIN_BYTES]);
 
 /*
