@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocation from the lane's magazines, and giving back what was never published.
+ *
+ * Guarantees (spin: tests/model/mag.pml)
+ *  A1 A word of a magazine is copied to `cur` before the tail passes it, so that at every instant each object that is
+ *     not handed out stands in the magazine or in `cur`: a killed thread loses only what it held privately.
+ *  A2 Its bit leaves the shared words before an object is used.
+ *  A3 The words that the daemon put there, and all that former owners did to that memory, are visible to the new one.
+ *
+ * Together      alloc of this lane   of another lane   refill    bury
+ * alloc, free   no: one thread       yes               yes       no: the thread is gone
+ *
+ * Progress: wait-free while the magazine has something; else it sleeps until the daemon has answered.
+ */
+#include "client.h"
+
+#include "basic/ordering.h"
+#include "basic/testpoint.h"
+#include "ring.h"
+
+#define MAGAZINE_MASK (ABI_MAGAZINE_WORDS - 1)
+#define ASK_ATTEMPTS 3 /* an answer that leaves the magazine empty is not ours to explain, but not to loop on either */
+
+static inline void *object_of(const struct lane *l, uint64_t word)
+{
+    uintptr_t base = l->first - ARENA_FIRST_BYTES;
+
+    return (void *)(base + (uintptr_t)abi_word_block(word) * ABI_BLOCK_BYTES +
+                    (unsigned)__builtin_ctzll(word) * ABI_GRANULE_BYTES);
+}
+
+/* The magazine gets low: tell the daemon once for each time that it was filled. */
+static void magazine_check_low(struct lane *l, unsigned class_index, uint32_t head, uint32_t left)
+{
+    struct lane_class *class = &l->classes[class_index];
+
+    class->high = MAX(class->high, left);
+    if (left > MAX(class->high / 4, 1u) || class->rang_for == head)
+        return;
+    class->rang_for = head;
+    class->high = 0;
+    lane_ring(l);
+    lane_ring_dozing(l);
+}
+
+/* The next word's first object; NULL: the magazine is empty. */
+static void *magazine_next(struct lane *l, unsigned class_index)
+{
+    struct abi_take *take = &l->shared->take[class_index];
+    uint32_t tail = take->tail, head;
+    uint64_t word;
+
+    head = load_acquire(&l->shared->magazine_head[class_index]); /* A3; pairs with lane_refill() */
+    if (head == tail)
+        return NULL;
+    word = load_relaxed(&l->shared->magazine[class_index][tail & MAGAZINE_MASK]); /* ordered by head */
+    if (!abi_word_mask(word))
+        return NULL; /* no word of a sound daemon's; the caller asks, and then gives up */
+    l->classes[class_index].origin = word;
+    l->last = class_index;
+    store_relaxed(&take->cur, word & (word - 1)); /* A2: its first bit is handed out below */
+    RECLAIM_TEST_POINT("alloc-cur");
+    store_release(&take->tail, tail + 1); /* A1; the word is read: it may be overwritten; pairs with lane_magazine_room() */
+    RECLAIM_TEST_POINT("alloc-tail");
+    magazine_check_low(l, class_index, head, head - tail - 1);
+    return object_of(l, word);
+}
+
+static bool answer_is_there(struct lane *l, unsigned class_index)
+{
+    /* Acquire: what was put into the magazine before the answer; pairs with lane_answer(). */
+    return load_acquire(&l->shared->answer) >> 48 == l->ask_sequence;
+}
+
+static bool memory_is_there(struct lane *l, unsigned class_index)
+{
+    return load_acquire(&l->shared->magazine_head[class_index]) != l->shared->take[class_index].tail || /* A3 */
+           answer_is_there(l, class_index);
+}
+
+/* One question and its answer: 0 or negative errno. An extent is made to measure, so only the answer itself will do. */
+static int magazine_ask(struct lane *l, unsigned class_index, uint32_t pages)
+{
+    unsigned flags = thread_in_section() ? ABI_ASK_IN_SECTION : 0;
+    int r;
+
+    l->ask_sequence++;
+    store_release(&l->shared->ask, abi_ask(l->ask_sequence, flags, class_index, pages)); /* pairs with lane_ask() */
+    RECLAIM_TEST_POINT("alloc-ask");
+    r = lane_wait(l, LANE_WAITS_WAKE, pages ? answer_is_there : memory_is_there, class_index, FOREVER_NS);
+    if (r < 0)
+        return r;
+    return answer_is_there(l, class_index) ? -(int)(load_relaxed(&l->shared->answer) & 0xffff) : 0;
+}
+
+static void *alloc_failed(int error)
+{
+    errno = -error;
+    return NULL;
+}
+
+static void *alloc_asking(struct lane *l, unsigned class_index, uint32_t pages)
+{
+    for (int i = 0; i < ASK_ATTEMPTS; i++) {
+        int r = magazine_ask(l, class_index, pages);
+        void *p = r == 0 || !pages ? magazine_next(l, class_index) : NULL;
+
+        if (p)
+            return p;
+        if (r < 0)
+            return alloc_failed(r);
+    }
+    return alloc_failed(-ENOMEM);
+}
+
+/* `cur` is used up. */
+static __attribute__((noinline)) void *alloc_next(struct lane *l, unsigned class_index)
+{
+    void *p;
+
+    if (load_relaxed(&l->shared->evicted)) /* one word late is harmless */
+        return alloc_failed(-ESHUTDOWN);
+    p = magazine_next(l, class_index);
+    return p ? p : alloc_asking(l, class_index, 0);
+}
+
+/* What the fast path does not do: extents, and saying no. */
+static __attribute__((noinline, cold)) void *alloc_other(struct lane *l, size_t bytes)
+{
+    if (lane_is_stale(l))
+        return alloc_failed(-ESTALE);
+    if (l->r->read_only)
+        return alloc_failed(-EROFS);
+    if (bytes == 0 || bytes > l->r->arena_bytes)
+        return alloc_failed(-EINVAL);
+    if (load_relaxed(&l->shared->evicted)) /* one object late is harmless */
+        return alloc_failed(-ESHUTDOWN);
+    return alloc_asking(l, ABI_CLASS_EXTENT, (uint32_t)DIV_ROUND_UP(bytes, (size_t)ABI_PAGE_BYTES));
+}
+
+void *reclaim_alloc(struct reclaim_lane *lane, size_t bytes)
+{
+    struct lane *l = lane_of(lane);
+    struct abi_take *take;
+    unsigned class_index;
+    uint64_t cur;
+
+    if (unlikely(bytes - 1 >= l->small_bytes)) /* also 0 bytes, stale and read-only lanes */
+        return alloc_other(l, bytes);
+    class_index = abi_class_of(bytes);
+    take = &l->shared->take[class_index];
+    cur = load_relaxed(&take->cur); /* this thread wrote it */
+    if (unlikely(!abi_word_mask(cur)))
+        return alloc_next(l, class_index);
+    l->last = class_index;
+    store_relaxed(&take->cur, cur & (cur - 1)); /* A2 */
+    compiler_fence();                           /* before the caller's use, for whoever finds us killed there */
+    RECLAIM_TEST_POINT("alloc-bit");
+    return object_of(l, cur);
+}
+
+/*
+ * Back into `cur`, when p came from the word that `cur` did (the usual case of a failed compare-and-swap); all else
+ * takes the way of every free.
+ */
+int reclaim_free(struct reclaim_lane *lane, void *p)
+{
+    struct lane *l = lane_of(lane);
+    uint64_t granule = granule_of(l, p), bit = 1ull << (granule & 31), origin, cur;
+
+    if (granule >= l->n_granules)
+        return reclaim_defer_free(lane, p); /* which says what is wrong, or does it fenced */
+    origin = l->classes[l->last].origin;
+    if (abi_word_block(origin) != granule_block(granule) || !(origin & bit))
+        return reclaim_defer_free(lane, p);
+    cur = load_relaxed(&l->shared->take[l->last].cur); /* this thread wrote it */
+    if (cur & bit)
+        return -EINVAL;
+    compiler_fence(); /* after the caller's last use, for whoever finds us killed here */
+    store_relaxed(&l->shared->take[l->last].cur, cur | bit);
+    RECLAIM_TEST_POINT("free-bit");
+    return 0;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening and closing an arena. */
+#include "client.h"
+
+#include <inttypes.h>
+#include <linux/membarrier.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "basic/runtime.h"
+
+#define MEMBARRIER_GET_REGISTRATIONS (1 << 9) /* Linux 6.3; not in older headers */
+
+/* The daemon's membarrier reaches only who registered. False: we must fence by ourselves. */
+static bool membarrier_register(void)
+{
+    long registered;
+
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) < 0)
+        return false;
+    registered = syscall(SYS_membarrier, MEMBARRIER_GET_REGISTRATIONS, 0, 0);
+    return registered < 0 || (registered & MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED); /* below 0: cannot be asked */
+}
+
+/* A caller built against a later header may pass options that we do not know, as long as they are off. */
+static int options_copy(const struct reclaim_open_options *opt, struct reclaim_open_options *ret)
+{
+    const char *bytes = (const char *)opt;
+
+    memset(ret, 0, sizeof(*ret));
+    if (!opt)
+        return 0;
+    if (opt->size < offsetof(struct reclaim_open_options, flags) + sizeof(opt->flags))
+        return -EINVAL;
+    memcpy(ret, opt, MIN(opt->size, sizeof(*ret)));
+    for (size_t i = sizeof(*ret); i < opt->size; i++)
+        if (bytes[i])
+            return complain((struct complaint){ret->message, ret->message_size}, -EINVAL,
+                            "an option that this version of libreclaim does not know is set");
+    return 0;
+}
+
+static int options_check(const char *name, const struct reclaim_open_options *opt, struct complaint complaint)
+{
+    const unsigned known = RECLAIM_CREATE | RECLAIM_EXCL | RECLAIM_READ_ONLY | RECLAIM_RELOCATED | RECLAIM_TRANSIENT;
+
+    if (!name_is_valid(name))
+        return complain(complaint, -EINVAL, "not an arena's name: use 1 to %d of A-Z a-z 0-9 . _ -", ABI_NAME_MAX);
+    if (opt->flags & ~known)
+        return complain(complaint, -EINVAL, "unknown flags 0x%x", opt->flags & ~known);
+    if (!(opt->flags & RECLAIM_CREATE)) {
+        if (opt->flags & (RECLAIM_EXCL | RECLAIM_TRANSIENT))
+            return complain(complaint, -EINVAL, "RECLAIM_EXCL and RECLAIM_TRANSIENT need RECLAIM_CREATE");
+        return 0;
+    }
+    if (opt->mode & ~(mode_t)0777)
+        return complain(complaint, -EINVAL, "mode 0%o is not one: use 0 to 0777", (unsigned)opt->mode);
+    if (opt->arena_bytes < ABI_ARENA_BYTES_MIN || opt->arena_bytes > ABI_ARENA_BYTES_MAX)
+        return complain(complaint, -EINVAL, "an arena of %" PRIu64 " bytes: use %llu (1 MiB) to %llu (2 TiB)",
+                        opt->arena_bytes, ABI_ARENA_BYTES_MIN, ABI_ARENA_BYTES_MAX);
+    return 0;
+}
+
+static struct abi_request open_request(const char *name, const struct reclaim_open_options *opt, bool fence)
+{
+    struct abi_request request = talk_request(ABI_OP_OPEN);
+
+    request.flags = (opt->flags & RECLAIM_CREATE ? ABI_OPEN_CREATE : 0) | (opt->flags & RECLAIM_EXCL ? ABI_OPEN_EXCL : 0) |
+                    (opt->flags & RECLAIM_READ_ONLY ? ABI_OPEN_READ_ONLY : 0) |
+                    (opt->flags & RECLAIM_TRANSIENT ? ABI_OPEN_TRANSIENT : 0) | (fence ? ABI_OPEN_MUST_FENCE : 0);
+    if (opt->flags & RECLAIM_CREATE) {
+        request.mode = opt->mode ? (uint32_t)opt->mode : 0600;
+        request.arena_bytes = ALIGN_UP(opt->arena_bytes, (uint64_t)ABI_CHUNK_BYTES);
+    }
+    (void)snprintf(request.name, sizeof(request.name), "%s", name);
+    return request;
+}
+
+/* Nobody listens: whatever the reason, for the caller there is no daemon. */
+static int handle_connect(struct reclaim *r, const char *directory, struct complaint complaint)
+{
+    struct runtime_paths paths;
+    struct error_line line;
+    int error = runtime_paths_find(directory, &paths);
+
+    if (error < 0) {
+        runtime_error_describe(error, &line);
+        return complain(complaint, error == -ENXIO ? -ECONNREFUSED : error, "%s", line.text);
+    }
+    error = talk_connect(paths.client, &r->socket);
+    if (error == -ENOENT || error == -ENOTDIR || error == -ECONNREFUSED)
+        return complain(complaint, -ECONNREFUSED, "no daemon answers at %s; start reclaimd, or name its runtime directory",
+                        paths.client);
+    if (error < 0)
+        return complain(complaint, error == -EAGAIN ? -ETIMEDOUT : error, "cannot connect to %s: %s", paths.client,
+                        strerror(-error));
+    return 0;
+}
+
+static int handle_attach(struct reclaim *r, const struct abi_request *request, bool relocated, struct complaint complaint)
+{
+    int fds[ABI_OPEN_FDS], error;
+    struct abi_reply reply;
+
+    error = talk_attach(r, request, &reply, fds);
+    if (error == -ECONNRESET)
+        return complain(complaint, error, "the daemon closed the connection; see its log");
+    if (error < 0)
+        return complain(complaint, error, "the daemon's answer: %s", reclaim_strerror(error));
+    if (reply.error < 0)
+        return complain(complaint, reply.error, "%s", reply.message[0] ? reply.message : reclaim_strerror(reply.error));
+    r->eventfd = fds[3];
+    error = segments_map(r, &reply, fds, relocated, complaint);
+    for (int i = 0; i < 3; i++)
+        (void)close(fds[i]);
+    if (error == -EPROTO)
+        return complain(complaint, error, "the daemon sent segments that are not sound: is it of another version?");
+    if (error < 0)
+        return error == -EADDRINUSE ? error : complain(complaint, error, "cannot map the arena: %s", strerror(-error));
+    r->fence = (request->flags & ABI_OPEN_MUST_FENCE) || r->domain->readers_must_fence;
+    return 0;
+}
+
+static struct reclaim *handle_new(void)
+{
+    struct reclaim *r = wiped_new(sizeof(*r));
+
+    if (!r)
+        return NULL;
+    (void)pthread_mutex_init(&r->talk, NULL);
+    r->socket = r->eventfd = -1;
+    return r;
+}
+
+static struct reclaim *handle_free(struct reclaim *r)
+{
+    if (r->socket >= 0)
+        (void)close(r->socket);
+    if (r->eventfd >= 0)
+        (void)close(r->eventfd);
+    segments_unmap(r);
+    return wiped_free(r, sizeof(*r));
+}
+
+static int handle_open(const char *name, const struct reclaim_open_options *opt, struct complaint complaint,
+                       struct reclaim **ret)
+{
+    bool fence = !membarrier_register();
+    struct abi_request request = open_request(name, opt, fence);
+    struct reclaim *r = handle_new();
+    int error;
+
+    if (!r)
+        return complain(complaint, -ENOMEM, "no memory");
+    r->read_only = opt->flags & RECLAIM_READ_ONLY;
+    error = handle_connect(r, opt->runtime_directory, complaint);
+    if (error == 0)
+        error = handle_attach(r, &request, opt->flags & RECLAIM_RELOCATED, complaint);
+    if (error < 0) {
+        (void)handle_free(r);
+        return error;
+    }
+    r->magic = HANDLE_MAGIC;
+    process_handle_add(r);
+    *ret = r;
+    return 0;
+}
+
+int reclaim_open(const char *name, const struct reclaim_open_options *opt, struct reclaim **ret)
+{
+    struct reclaim_open_options options;
+    struct complaint complaint;
+    int state, error;
+
+    if (!ret)
+        return -EINVAL;
+    error = options_copy(opt, &options);
+    if (error < 0)
+        return error;
+    complaint = (struct complaint){options.message, options.message_size};
+    error = options_check(name, &options, complaint);
+    if (error < 0)
+        return error;
+    error = process_init();
+    if (error < 0)
+        return complain(complaint, error, "%s", strerror(-error));
+    if (thread_in_section())
+        return complain(complaint, -EDEADLK, "this thread is in a read section");
+    state = thread_cancel_disable();
+    error = handle_open(name, &options, complaint, ret);
+    thread_cancel_restore(state);
+    return error;
+}
+
+void reclaim_close(struct reclaim *r)
+{
+    int state;
+
+    if (!r || handle_is_stale(r))
+        return; /* the child of a fork has nothing of it but the wiped page, which others may still look at */
+    state = thread_cancel_disable();
+    process_handle_remove(r);
+    handle_lanes_release(r);
+    r->magic = 0;
+    (void)handle_free(r);
+    thread_cancel_restore(state);
+}
+
+void *reclaim_base(const struct reclaim *r)
+{
+    return handle_is_stale(r) ? NULL : r->base;
+}
+
+uint64_t reclaim_size(const struct reclaim *r)
+{
+    return handle_is_stale(r) ? 0 : r->arena_bytes;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of libreclaim share and nobody else sees: handles, lanes, and who may touch them when.
+ *
+ * After a fork. Everything here that belongs to one process lies in mappings that the kernel wipes in a child
+ * (MADV_WIPEONFORK), whichever way the child was made: handles, lanes and struct process read as zero there. So
+ * `magic == 0` and `reader.slot == NULL` are the tests for -ESTALE, and the child begins with nothing. Three statics
+ * survive: where struct process is, the thread-exit key, and the list head of each thread, whose lanes then read as
+ * zero. The segments themselves are not in the child at all (MADV_DONTFORK).
+ *
+ * Locks, in this order: a handle's `talk` (one question to the daemon at a time), the process lock (both lists of
+ * lanes, the list of handles). Neither is held while the other party is the daemon and a lock is the process lock.
+ */
+#ifndef RECLAIM_CLIENT_H
+#define RECLAIM_CLIENT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <reclaim/reclaim.h>
+
+#include "abi.h"
+#include "basic/macro.h"
+
+#define HANDLE_MAGIC 0x656c646e61686d6cull
+#define ARENA_FIRST_BYTES ((uint64_t)ABI_FIRST_BLOCK * ABI_BLOCK_BYTES) /* no object lies below */
+#define SMALL_BYTES_MAX 3584u                                            /* larger ones are extents */
+#define TALK_TIMEOUT_NS (10 * 1000000000ull) /* for an answer: far above a restart of the daemon */
+#define TURN_NS (100 * 1000000ull)           /* a sleeper looks so often whether the daemon is still there */
+#define FOREVER_NS UINT64_MAX
+
+/* Where words for the caller's `message` go; text may be NULL. */
+struct complaint {
+    char *text;
+    size_t size;
+};
+
+struct lane;
+
+/* One open arena. Constant from reclaim_open() to reclaim_close(), but for the last three. */
+struct reclaim {
+    uint64_t magic; /* HANDLE_MAGIC; 0: the child of a fork */
+    const struct abi_domain *domain;
+    size_t domain_bytes;
+    struct abi_channel *channel;
+    size_t channel_bytes;
+    char *base;
+    uint64_t arena_bytes;
+    int eventfd;
+    bool read_only;
+    bool fence; /* membarrier does not reach us, or the daemon cannot call it */
+    int socket;
+    pthread_mutex_t talk; /* around a question and its answer */
+    bool talk_lost;       /* an answer did not come in time; under talk */
+    struct lane *lanes;   /* under the process lock */
+    struct reclaim *next; /* under the process lock */
+};
+
+/* What a lane remembers of one size class, beside the shared `take`. */
+struct lane_class {
+    uint64_t origin;   /* the magazine word that `cur` came from, whole: what reclaim_free() may put back */
+    uint32_t high;     /* the fullest that the magazine was since it last rang */
+    uint32_t rang_for; /* the magazine's head when it last rang for being low */
+};
+
+/*
+ * One thread's lane. Only that thread touches it, but reclaim_close() of another thread, which takes the slot and the
+ * handle away under the process lock. The first line is all that reclaim_defer_free() needs.
+ */
+struct lane {
+    struct reclaim_lane reader; /* first: the inline functions read it */
+    uintptr_t first;            /* address of the first byte that can be an object's */
+    struct abi_lane *shared;
+    uint64_t open;       /* our copy of the ring's last record, which still takes bits; 0: none */
+    uint32_t head;       /* ours of shared->head */
+    uint32_t bell;       /* ours of shared->bell */
+    uint64_t n_granules; /* that may be deferred by the fast path; 0: observer, fenced, or wiped by a fork */
+
+    size_t small_bytes; /* the largest that the fast path allocates; 0 as above, but not for fenced */
+    uint32_t last;      /* class of the latest allocation */
+    uint32_t tail;      /* the ring's, when last looked at */
+    const struct abi_domain *domain;
+    uint32_t queued; /* objects in closed records since the daemon was last told of a flood */
+    int eventfd;
+    uint32_t ticket_sequence;
+    uint16_t ask_sequence;
+    uint64_t cookie_asked; /* by the ticket of that sequence, when it is a GP_WAIT */
+
+    struct reclaim *r; /* NULL once another thread closed it; relaxed */
+    uint32_t number;
+    uint32_t generation;
+    void *thread; /* thread_self() of the owner */
+    struct lane *next_of_thread;
+    struct lane *next_of_handle;
+    struct lane_class classes[ABI_CLASSES];
+};
+
+assert_cc(offsetof(struct lane, small_bytes) == 64);
+assert_cc(sizeof(struct lane) <= ABI_PAGE_BYTES);
+
+static inline struct lane *lane_of(struct reclaim_lane *l)
+{
+    return (struct lane *)l;
+}
+
+static inline bool lane_is_stale(const struct lane *l)
+{
+    return !l->reader.slot;
+}
+
+static inline bool handle_is_stale(const struct reclaim *r)
+{
+    return r->magic != HANDLE_MAGIC;
+}
+
+/* message.c: words for the caller; the error is returned */
+int complain(struct complaint complaint, int error, const char *format, ...) _printf_(3, 4);
+bool name_is_valid(const char *name);
+
+/* process.c: what there is once a process or a thread */
+int process_init(void);
+void process_lock(void);
+void process_unlock(void);
+void process_handle_add(struct reclaim *r);
+void process_handle_remove(struct reclaim *r);
+void *wiped_new(size_t bytes); /* zeroed memory that the child of a fork finds zeroed again; NULL: no memory */
+void *wiped_free(void *memory, size_t bytes);
+void *thread_self(void);
+int thread_lane_add(struct lane *l);
+void thread_lane_remove(struct lane *l);
+struct lane *thread_lane_find(const struct reclaim *r);
+bool thread_in_section(void); /* of any arena */
+int thread_cancel_disable(void);
+void thread_cancel_restore(int state);
+
+/* message.c: questions to the daemon */
+int talk_connect(const char *path, int *ret_socket);
+struct abi_request talk_request(enum abi_op op);
+int talk_attach(struct reclaim *r, const struct abi_request *request, struct abi_reply *ret_reply,
+                int ret_fds[static ABI_OPEN_FDS]);
+int talk_ask(struct reclaim *r, const struct abi_request *request, struct abi_reply *ret_reply);
+void talk_tell(struct reclaim *r, const struct abi_request *request);
+
+/* segment.c: what the daemon sent, checked and mapped */
+int segments_map(struct reclaim *r, const struct abi_reply *reply, const int fds[static ABI_OPEN_FDS], bool relocated,
+                 struct complaint complaint);
+void segments_unmap(struct reclaim *r);
+struct abi_lane *segment_lane(const struct reclaim *r, uint32_t number);
+struct abi_slot *segment_slot(const struct reclaim *r, uint32_t number);
+
+/* lane.c */
+void lane_release(struct lane *l); /* by its thread: gives it back, unlinks and frees it */
+void handle_lanes_release(struct reclaim *r);
+
+/* wait.c: bells and sleeping */
+enum lane_waits {
+    LANE_WAITS_WAKE,   /* for room or memory: `waiting` and `wake` */
+    LANE_WAITS_TICKET, /* for a grace period: `ticket_waiting` and `ticket_done` */
+};
+uint64_t clock_ns(void);
+void lane_fence(const struct lane *l);
+void lane_bell(struct lane *l);
+void lane_ring_new(struct lane *l, uint32_t want);
+void lane_ring_dozing(struct lane *l);
+int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *l, unsigned what), unsigned what,
+              uint64_t deadline_ns);
+
+#endif

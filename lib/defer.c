@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Deferred frees: into the lane's ring, from which the daemon collects them.
+ *
+ * Guarantees (spin: tests/model/lane.pml)
+ *  D1 Every accepted free is seen by the daemon once: each bit is a store of its own to the open record, or a new
+ *     record that the head covers; a bit that is already there closes the record.
+ *  D2 What the caller did before the call, above all its unlinking of p, is visible to whoever sees the bit.
+ *  D3 A record that the daemon has not read is never overwritten: the ring is full first.
+ *  D4 The call waits only for a collect, never for a grace period, unless the client's pending limit is reached; then
+ *     not in a read section.
+ *
+ * Together       defer of this lane   of another lane   collect   bury
+ * defer          no: one thread       yes               yes       no: the thread is gone
+ *
+ * Progress: wait-free while the ring has room, without a read-modify-write or a system call; else it sleeps.
+ */
+#include "client.h"
+
+#include "basic/ordering.h"
+#include "basic/testpoint.h"
+#include "ring.h"
+
+#define RING_MASK (ABI_RING_RECORDS - 1)
+#define ROOM_TIMEOUT_NS (10 * 1000000000ull)
+
+static inline bool ring_is_full(const struct lane *l)
+{
+    return l->head - l->tail >= ABI_RING_RECORDS;
+}
+
+static bool room_is_there(struct lane *l, unsigned what)
+{
+    l->tail = load_acquire(&l->shared->tail); /* D3: the daemon has read what is below; pairs with lane_collect() */
+    return !ring_is_full(l) || (load_relaxed(&l->shared->over_limit) && what); /* stale: one more turn */
+}
+
+/* The ring looks full, or the client was evicted. D4 */
+static __attribute__((noinline, cold)) int defer_wait_room(struct lane *l)
+{
+    int r;
+
+    if (load_relaxed(&l->shared->evicted)) /* one record late is harmless */
+        return -ESHUTDOWN;
+    if (room_is_there(l, 0))
+        return 0;
+    r = lane_wait(l, LANE_WAITS_WAKE, room_is_there, thread_in_section(), clock_ns() + ROOM_TIMEOUT_NS);
+    if (r < 0)
+        return r == -ETIMEDOUT ? -EAGAIN : r;
+    return ring_is_full(l) ? -EDEADLK : 0;
+}
+
+/* Objects in a mask. Mostly one, and not every machine that we build for has an instruction for more. */
+static inline uint32_t mask_count(uint32_t mask)
+{
+    if (!(mask & (mask - 1)))
+        return mask != 0;
+    mask -= mask >> 1 & 0x55555555u;
+    mask = (mask & 0x33333333u) + (mask >> 2 & 0x33333333u);
+    return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
+}
+
+/* A daemon that dozes learns of a flood and of extents at once. */
+static __attribute__((noinline, cold)) void defer_flood(struct lane *l)
+{
+    l->queued = 0;
+    lane_ring_dozing(l);
+}
+
+/* Closes the open record and begins another. */
+static inline int defer_append(struct lane *l, uint64_t word)
+{
+    struct abi_lane *shared = l->shared;
+    uint32_t closed = abi_word_mask(l->open);
+    int r;
+
+    if (unlikely(ring_is_full(l) || load_relaxed(&shared->evicted))) { /* as in defer_wait_room() */
+        r = defer_wait_room(l);
+        if (r < 0)
+            return r;
+    }
+    store_relaxed(&shared->ring[l->head & RING_MASK], word); /* published by head */
+    RECLAIM_TEST_POINT("defer-record");
+    l->open = word;
+    l->head++;
+    store_release(&shared->head, l->head); /* D1, D2; pairs with lane_collect() */
+    RECLAIM_TEST_POINT("defer-head");
+    l->queued += mask_count(closed);
+    /* Relaxed: parameters, whose age does not matter. */
+    if (unlikely(l->queued >= load_relaxed(&l->domain->flood_objects) ||
+                 abi_word_block(word) >= load_relaxed(&l->domain->extent_block)))
+        defer_flood(l);
+    return 0;
+}
+
+static inline int defer_granule(struct lane *l, uint64_t granule, bool fence)
+{
+    uint64_t word = granule_block(granule) << 32 | 1ull << (granule & 31), open = l->open;
+    int r;
+
+    if (likely(abi_word_block(open) == abi_word_block(word) && !(abi_word_mask(open) & abi_word_mask(word)))) {
+        l->open = open | word;
+        /* D1, D2; pairs with lane_collect() */
+        store_release(&l->shared->ring[(l->head - 1) & RING_MASK], open | word);
+        RECLAIM_TEST_POINT("defer-bit");
+    } else {
+        r = defer_append(l, word);
+        if (unlikely(r < 0))
+            return r;
+    }
+    lane_ring_ordered(l, fence);
+    return 0;
+}
+
+/* What the fast path does not do: lanes that fence, and saying no. */
+static __attribute__((noinline, cold)) int defer_other(struct lane *l, void *p)
+{
+    uint64_t granule = granule_of(l, p);
+
+    if (lane_is_stale(l))
+        return -ESTALE;
+    if (!p)
+        return 0;
+    if (l->r->read_only)
+        return -EROFS;
+    if (!l->reader.fence || granule >= (l->r->arena_bytes - ARENA_FIRST_BYTES) / ABI_GRANULE_BYTES)
+        return -EINVAL;
+    return defer_granule(l, granule, true);
+}
+
+int reclaim_defer_free(struct reclaim_lane *lane, void *p)
+{
+    struct lane *l = lane_of(lane);
+    uint64_t granule = granule_of(l, p);
+
+    if (unlikely(granule >= l->n_granules))
+        return defer_other(l, p);
+    return defer_granule(l, granule, false);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Grace periods for callers: cookies, synchronize, barrier. A lane has one ticket for the daemon at a time.
+ *
+ * Guarantees
+ *  G1 A cookie covers every section that could see what its taker unlinked before: a full fence, then `started`, then
+ *     as much ahead as the machine's memory model needs (ABI_CLIENT_COOKIE_AHEAD; spin: tests/model/gp.pml).
+ *  G2 After a completed wait, all that sections read in that grace period has been read.
+ *  G3 A ticket that nobody waits for any more may be overwritten by the next: numbers only grow, and the wait is for
+ *     its own number.
+ */
+#include "client.h"
+
+#include "basic/ordering.h"
+#include "basic/testpoint.h"
+
+/* A relative time as a deadline; NULL is for ever. */
+static int deadline_of(const struct timespec *timeout, uint64_t *ret_ns)
+{
+    uint64_t ns;
+
+    if (!timeout) {
+        *ret_ns = FOREVER_NS;
+        return 0;
+    }
+    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)
+        return -EINVAL;
+    if (__builtin_mul_overflow((uint64_t)timeout->tv_sec, 1000000000ull, &ns) ||
+        __builtin_add_overflow(ns, (uint64_t)timeout->tv_nsec + clock_ns(), &ns))
+        ns = FOREVER_NS;
+    *ret_ns = ns;
+    return 0;
+}
+
+/* Hands the daemon a ticket; G3. */
+static void ticket_send(struct lane *l, enum abi_ticket_kind kind, uint64_t cookie)
+{
+    l->ticket_sequence++;
+    l->cookie_asked = cookie;
+    store_relaxed(&l->shared->ticket_cookie, cookie); /* published by ticket */
+    RECLAIM_TEST_POINT("ticket-cookie");
+    /* Release: the cookie, and all that the caller unlinked; pairs with the acquire in ticket_look(). */
+    store_release(&l->shared->ticket, (uint64_t)l->ticket_sequence << 32 | kind);
+    RECLAIM_TEST_POINT("ticket");
+    lane_bell(l);
+}
+
+static bool ticket_is_done(struct lane *l, unsigned what)
+{
+    /* G2; pairs with the release in ticket_complete(). Older numbers are tickets that were given up. */
+    return load_acquire(&l->shared->ticket_done) == l->ticket_sequence;
+}
+
+static int ticket_wait(struct lane *l, enum abi_ticket_kind kind, uint64_t cookie, const struct timespec *timeout)
+{
+    uint64_t deadline_ns;
+    int r = deadline_of(timeout, &deadline_ns);
+
+    if (r < 0)
+        return r;
+    if (thread_in_section())
+        return -EDEADLK;
+    ticket_send(l, kind, cookie);
+    r = lane_wait(l, LANE_WAITS_TICKET, ticket_is_done, 0, deadline_ns);
+    return r < 0 ? r : load_relaxed(&l->shared->ticket_error); /* written before ticket_done */
+}
+
+/* G1 */
+int reclaim_gp_start(struct reclaim_lane *lane, uint64_t *ret_cookie)
+{
+    struct lane *l = lane_of(lane);
+    uint64_t cookie;
+
+    if (lane_is_stale(l))
+        return -ESTALE;
+    full_fence(); /* the caller's unlinking before the load; pairs with the membarrier in grace_start() */
+    cookie = load_acquire(&l->domain->started) + ABI_CLIENT_COOKIE_AHEAD; /* pairs with grace_start() */
+    if (l->cookie_asked != cookie || ticket_is_done(l, 0))
+        ticket_send(l, ABI_TICKET_GP_WAIT, cookie); /* over an older one that nobody waits for: its cookie is smaller */
+    *ret_cookie = cookie;
+    return 0;
+}
+
+static bool cookie_is_over(const struct abi_domain *domain, uint64_t cookie)
+{
+    return load_acquire(&domain->completed) >= cookie; /* G2; pairs with grace_complete() */
+}
+
+int reclaim_gp_poll(struct reclaim *r, uint64_t cookie)
+{
+    return handle_is_stale(r) ? -ESTALE : cookie_is_over(r->domain, cookie);
+}
+
+int reclaim_gp_wait(struct reclaim_lane *lane, uint64_t cookie, const struct timespec *timeout)
+{
+    struct lane *l = lane_of(lane);
+
+    if (lane_is_stale(l))
+        return -ESTALE;
+    return cookie_is_over(l->domain, cookie) ? 0 : ticket_wait(l, ABI_TICKET_GP_WAIT, cookie, timeout);
+}
+
+int reclaim_synchronize(struct reclaim_lane *lane, unsigned flags, const struct timespec *timeout)
+{
+    struct lane *l = lane_of(lane);
+
+    if (lane_is_stale(l))
+        return -ESTALE;
+    if (flags & ~RECLAIM_EXPEDITED)
+        return -EINVAL;
+    return ticket_wait(l, flags ? ABI_TICKET_SYNCHRONIZE_EXPEDITED : ABI_TICKET_SYNCHRONIZE, 0, timeout);
+}
+
+int reclaim_barrier(struct reclaim_lane *lane, const struct timespec *timeout)
+{
+    struct lane *l = lane_of(lane);
+
+    return lane_is_stale(l) ? -ESTALE : ticket_wait(l, ABI_TICKET_BARRIER, 0, timeout);
+}

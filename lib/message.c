@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Questions to the daemon: fixed structs on a SOCK_SEQPACKET connection, one question at a time a handle. Bounded:
+ * an answer that does not come in time closes the conversation for good, because a late one could not be told from the
+ * answer to a later question. Lanes that are there go on working without it.
+ */
+#include "client.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define FDS_MAX 16 /* more than anybody sends; what comes too many is closed */
+
+int complain(struct complaint complaint, int error, const char *format, ...)
+{
+    va_list arguments;
+
+    if (complaint.text && complaint.size > 0) {
+        va_start(arguments, format);
+        (void)vsnprintf(complaint.text, complaint.size, format, arguments);
+        va_end(arguments);
+    }
+    return error;
+}
+
+bool name_is_valid(const char *name)
+{
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t n = name ? strnlen(name, ABI_NAME_MAX + 1) : 0;
+
+    return n >= 1 && n <= ABI_NAME_MAX && strspn(name, allowed) == n;
+}
+
+int talk_connect(const char *path, int *ret_socket)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_sec = TALK_TIMEOUT_NS / 1000000000ull};
+    int fd, error;
+
+    if (strlen(path) >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    strcpy(address.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    /* Bounds connect() too, which waits while the daemon has more callers than it has taken. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        error = -errno;
+        (void)close(fd);
+        return error;
+    }
+    *ret_socket = fd;
+    return 0;
+}
+
+struct abi_request talk_request(enum abi_op op)
+{
+    return (struct abi_request){
+        .magic = ABI_MAGIC_MESSAGE, .major = ABI_MAJOR, .minor = ABI_MINOR, .fingerprint = ABI_FINGERPRINT, .op = op};
+}
+
+/* The first request proves who we are: the daemon compares it with who connected. */
+static int request_send(int fd, const struct abi_request *request, bool with_credentials)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+        struct cmsghdr align;
+    } control = {0};
+    struct ucred self = {.pid = getpid(), .uid = geteuid(), .gid = getegid()};
+    struct iovec data = {.iov_base = (void *)request, .iov_len = sizeof(*request)};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+
+    if (with_credentials) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof(control.bytes);
+        *CMSG_FIRSTHDR(&message) = (struct cmsghdr){
+            .cmsg_len = CMSG_LEN(sizeof(self)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_CREDENTIALS};
+        memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &self, sizeof(self));
+    }
+    while (sendmsg(fd, &message, MSG_NOSIGNAL) < 0)
+        if (errno != EINTR)
+            return errno == EAGAIN ? -ETIMEDOUT : -errno;
+    return 0;
+}
+
+static int answer_wait(int fd, uint64_t deadline_ns)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+    for (;;) {
+        uint64_t now = clock_ns();
+        int n = now < deadline_ns ? poll(&poll_fd, 1, (int)((deadline_ns - now) / 1000000) + 1) : 0;
+
+        if (n > 0)
+            return 0;
+        if (n == 0)
+            return -ETIMEDOUT;
+        if (errno != EINTR)
+            return -errno;
+    }
+}
+
+/* Takes the descriptors that came along: the first n_wanted into ret_fds, if there are exactly so many; else none. */
+static int answer_fds(struct msghdr *message, unsigned n_wanted, int *ret_fds)
+{
+    int fds[FDS_MAX];
+    unsigned n = 0;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+            size_t bytes = c->cmsg_len - CMSG_LEN(0);
+
+            for (size_t i = 0; i < bytes / sizeof(int) && n < FDS_MAX; i++)
+                memcpy(&fds[n++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+        }
+    if (n == n_wanted && !(message->msg_flags & MSG_CTRUNC)) {
+        if (n > 0)
+            memcpy(ret_fds, fds, n * sizeof(int));
+        return 0;
+    }
+    while (n > 0)
+        (void)close(fds[--n]);
+    return -EPROTO;
+}
+
+/* One answer to op. A failed one brings no descriptors. */
+static int answer_receive(int fd, enum abi_op op, struct abi_reply *ret_reply, unsigned n_fds, int *ret_fds)
+{
+    union {
+        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct abi_reply reply = {0};
+    struct iovec data = {.iov_base = &reply, .iov_len = sizeof(reply)};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    uint64_t deadline_ns = clock_ns() + TALK_TIMEOUT_NS;
+    ssize_t n;
+    int r;
+
+    do {
+        r = answer_wait(fd, deadline_ns);
+        if (r < 0)
+            return r;
+        n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (n < 0 && (errno == EINTR || errno == EAGAIN));
+    if (n <= 0)
+        return n == 0 ? -ECONNRESET : -errno;
+    r = answer_fds(&message, reply.error == 0 ? n_fds : 0, ret_fds);
+    if (r < 0)
+        return r;
+    if (n != sizeof(reply) || reply.magic != ABI_MAGIC_MESSAGE || reply.op != op || reply.error > 0) {
+        for (unsigned i = 0; i < n_fds && reply.error == 0; i++)
+            (void)close(ret_fds[i]);
+        return -EPROTO;
+    }
+    reply.message[sizeof(reply.message) - 1] = '\0';
+    *ret_reply = reply;
+    return 0;
+}
+
+int talk_attach(struct reclaim *r, const struct abi_request *request, struct abi_reply *ret_reply,
+                int ret_fds[static ABI_OPEN_FDS])
+{
+    int error = request_send(r->socket, request, true);
+
+    if (error < 0)
+        return error == -EPIPE ? -ECONNRESET : error;
+    return answer_receive(r->socket, ABI_OP_OPEN, ret_reply, ABI_OPEN_FDS, ret_fds);
+}
+
+int talk_ask(struct reclaim *r, const struct abi_request *request, struct abi_reply *ret_reply)
+{
+    int state = thread_cancel_disable(), error;
+
+    (void)pthread_mutex_lock(&r->talk);
+    error = r->talk_lost ? -ESHUTDOWN : request_send(r->socket, request, false);
+    if (error == 0)
+        error = answer_receive(r->socket, (enum abi_op)request->op, ret_reply, 0, NULL);
+    if (error < 0) {
+        r->talk_lost = true;
+        error = -ESHUTDOWN;
+    }
+    (void)pthread_mutex_unlock(&r->talk);
+    thread_cancel_restore(state);
+    return error < 0 ? error : ret_reply->error;
+}
+
+/* Never waits: what a full socket swallows, the owner word of the lane says as well. */
+void talk_tell(struct reclaim *r, const struct abi_request *request)
+{
+    (void)send(r->socket, request, sizeof(*request), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
