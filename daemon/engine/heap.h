@@ -18,14 +18,7 @@
 #include <stdint.h>
 
 #include "engine/state.h"
-
-struct heap;
-
-struct heap_ops {
-    /* Makes memory be behind [offset, offset + bytes) of the arena. 0 or negative errno (-ENOMEM: not now). */
-    int (*back)(void *userdata, uint64_t offset, uint64_t bytes);
-    void *userdata;
-};
+#include "engine/truth.h" /* struct heap, struct heap_ops, and inlined: heap_take(), heap_expire(), heap_commit() */
 
 struct heap_figures {
     uint64_t out_bytes;      /* objects out (pending included): whole objects, not their spans */
@@ -44,13 +37,16 @@ struct heap_hole {
     uint64_t bytes;
 };
 
-/* Derives everything from state: also after a crash (PURGING becomes free and unbacked; partly made chunks are completed or freed). */
+/*
+ * Derives everything from state, also after a crash: an intent's words are out, PURGING becomes free and unbacked, partly
+ * made chunks are completed or freed. -EUCLEAN: this is no state of ours. Takes time and memory by what was ever used.
+ */
 int heap_new(struct state *state, const struct heap_ops *ops, struct heap **ret);
 struct heap *heap_free(struct heap *h);
 
 /*
  * Chooses up to n_words magazine words (and at most max_bytes, but at least one word) of free objects of a class: whole
- * free parts of blocks of the hottest span, a new span when there is none. They are reserved (chosen once) but not out:
+ * free parts of blocks of the ripest span, a new span when there is none. They are reserved (chosen once) but not out:
  * call heap_commit() for each, or heap_unreserve(). Returns how many; 0: nothing, *ret_error says -ENOMEM (no memory) or
  * -ENOSPC (arena full).
  */
@@ -58,21 +54,33 @@ unsigned heap_reserve(struct heap *h, unsigned class_index, uint64_t *words, uns
 
 /*
  * Chooses n_pages (>= 1) whole pages; best fit, from the arena's end downwards so that spans and extents do not mix.
- * *ret_word is the one-bit word of its first granule.
+ * *ret_word is the one-bit word of its first granule. -ENOSPC, -EINVAL (0 pages), or what back() said; what it had
+ * backed before it failed stays backed, and is free.
  */
 int heap_extent_reserve(struct heap *h, uint64_t n_pages, uint64_t *ret_word);
 
-void heap_commit(struct heap *h, uint64_t word);    /* truth |= out; one store */
+/* Gives a chosen word back, whole; not one that was committed. */
 void heap_unreserve(struct heap *h, uint64_t word);
 
 /*
- * A record from a lane: returns the bits of mask that are out and not pending, now marked pending. Any block and mask are
- * safe. *ret_bytes: of the accepted objects together.  *ret_extent: the block is an extent's (channel 2).
+ * Inlined in truth.h:
+ *
+ * heap_commit(): truth |= out by one store, for a whole word as it was chosen. Done again for what is out already (after a
+ * crash, by the same intent) it changes nothing.
+ *
+ * heap_take(): a record from a lane. Returns the bits of mask that are out and not pending, now marked pending. Any block
+ * and mask are safe, and a refused one makes no memory be anywhere. *ret_bytes: of the accepted objects together.
+ * *ret_extent: the block is an extent's (channel 2). Both are 0 when nothing is accepted.
+ *
+ * heap_expire(): the grace period of these bits is over: frees them (one store clears out and pending of exactly these
+ * bits). Bits that are not pending are left alone.
  */
-uint32_t heap_take(struct heap *h, uint32_t block, uint32_t mask, uint64_t *ret_bytes, bool *ret_extent);
 
-/* The grace period of these bits is over: free them (one store clears out and pending of exactly these bits). */
-void heap_expire(struct heap *h, uint64_t word);
+/*
+ * The words with pending bits in address order, from *cursor (0 at first; moved on), n_words at most; 0: no more. After
+ * a start this is all that waits. Looks at chunks that hold objects only.
+ */
+unsigned heap_pending(const struct heap *h, uint64_t *words, unsigned n_words, uint64_t *cursor);
 
 /* Bytes of an object of that block's chunk (extent: of the extent that starts there); 0 when it holds none. */
 uint64_t heap_object_bytes(const struct heap *h, uint32_t block);
@@ -80,19 +88,28 @@ uint64_t heap_object_bytes(const struct heap *h, uint32_t block);
 /* Lowest block that is or ever was an extent's since the heap was made; UINT32_MAX: none. */
 uint32_t heap_extent_block(const struct heap *h);
 
-/* Makes (once) and returns the page of root words: its offset in the arena. */
+/*
+ * Makes (once) and returns the page of root words: its offset in the arena. It may hold what a former owner left: the
+ * caller clears a word before it gives it a name.
+ */
 int heap_roots(struct heap *h, uint64_t *ret_offset);
 
 void heap_figures(const struct heap *h, struct heap_figures *ret); /* cheap: counters kept */
 
 /*
- * Purge. heap_purge_begin(): finds up to n_holes runs of purgeable pages, in address order from *cursor (0 at first; it is
- * moved on), neighbours merged, large ones first where they do not all fit is not needed; marks them PURGING, then clears
- * their backed bits. The purger punches [offset, offset + bytes). heap_purge_end(): they are free (and unbacked) again.
- * min_bytes: smaller holes are left alone (0: all).
+ * Purge. heap_purge_begin(): finds up to n_holes runs of purgeable pages, in address order from *cursor (0 at first, which
+ * also gives up the empty spans that classes keep; it is moved on, to the arena's length in the end), neighbours merged
+ * up to 64 MiB; marks them PURGING, then clears their backed bits. The purger punches [offset, offset + bytes).
+ * heap_purge_end(): they are free (and unbacked) again. min_bytes: smaller holes are left alone (0: all).
  */
 unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_holes, uint64_t min_bytes, uint64_t *cursor);
 void heap_purge_end(struct heap *h, const struct heap_hole *hole);
+
+/*
+ * The same for one range of whole pages that the caller found backed although it is free (a client touched it): true and
+ * PURGING if heap_range_is_free(), else nothing happens. Ends with heap_purge_end() too.
+ */
+bool heap_purge_claim(struct heap *h, const struct heap_hole *hole);
 
 /* All pages of [offset, offset + bytes) are free (not handed out) and not being purged, though maybe re-backed by a client. */
 bool heap_range_is_free(const struct heap *h, uint64_t offset, uint64_t bytes);

@@ -26,7 +26,8 @@
 typedef uint64_t truth_t;
 
 /*
- * One entry a chunk of 64 KiB.
+ * One entry a chunk of 64 KiB. Only an entry inside the watermarks n_low and n_high may be anything but zero, and only
+ * the truth words of a chunk with CHUNK_HAS_TRUTH: whoever looks elsewhere makes memory be where a hole was.
  *
  *   FREE --heap_reserve()--> SPAN (cut into objects of one class)     --last object freed--> FREE
  *   FREE --heap_extent_reserve()--> PIECES (extents of 1..15 pages)   --last extent freed--> FREE
@@ -43,12 +44,14 @@ enum chunk_kind {
     CHUNK_KIND_MAX,
 };
 
+#define CHUNK_HAS_TRUTH 1u /* its truth words were written once: set before the first, never cleared */
+
 struct chunk_entry {
     uint8_t kind;        /* enum chunk_kind */
     uint8_t class_index; /* SPAN */
     uint16_t backed;     /* a bit a page: memory is behind it as far as we know */
     uint16_t purging;    /* a bit a page: being given back; nobody may hand it out; FREE and not backed after a restart */
-    uint16_t reserved;
+    uint16_t flags;      /* CHUNK_HAS_TRUTH */
     union {
         uint64_t pieces; /* PIECES: a nibble a page, the length in pages of the extent that starts there, else 0 */
         uint64_t n_pages; /* LARGE: length in pages */
@@ -97,7 +100,9 @@ struct state {
     uint64_t chunk_offset; /* of struct chunk_entry[chunks] */
     uint64_t lane_offset;  /* of struct state_lane[STATE_LANES_MAX] */
     uint64_t bytes;        /* of the whole segment */
-    uint64_t reserved1[8];
+    uint64_t n_low;        /* chunk entries ever touched: the first n_low .. */
+    uint64_t n_high;       /* .. and the last n_high; both grow before the entry is touched */
+    uint64_t reserved1[6];
     struct state_root roots[STATE_ROOTS_MAX];
 };
 
@@ -129,6 +134,13 @@ static inline struct state_lane *state_lane(struct state *s, uint32_t index)
 {
     return (struct state_lane *)((char *)s + s->lane_offset) + index;
 }
+
+/*
+ * Does what the intent commits to in the truth: its words, read from the lane's shadow, are out. The words are bound to
+ * be free or out already, so doing it again changes nothing. heap_new() begins with it, or it would take the chunks of
+ * such objects for empty. The magazine and the clearing of the intent are lane_recover()'s.
+ */
+void state_intent_redo(struct state *s);
 
 /* How long the segment for an arena of that size is; most of it is never touched and takes no memory. */
 uint64_t state_bytes(uint64_t arena_bytes);
