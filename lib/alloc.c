@@ -54,6 +54,7 @@ static void *magazine_next(struct lane *l, unsigned class_index)
     head = load_acquire(&l->shared->magazine_head[class_index]); /* A3; pairs with lane_refill() */
     if (head == tail)
         return NULL;
+    SANITIZER_ACQUIRE(l);
     word = load_relaxed(&l->shared->magazine[class_index][tail & MAGAZINE_MASK]); /* ordered by head */
     if (!abi_word_mask(word))
         return NULL; /* no word of a sound daemon's; the caller asks, and then gives up */
@@ -148,6 +149,8 @@ void *reclaim_alloc(struct reclaim_lane *lane, size_t bytes)
 
     if (unlikely(bytes - 1 >= l->small_bytes)) /* also 0 bytes, stale and read-only lanes */
         return alloc_other(l, bytes);
+    if (bytes > SMALL_BYTES_MAX)
+        __builtin_unreachable(); /* small_bytes is never more; saves the compiler a test */
     class_index = abi_class_of(bytes);
     take = &l->shared->take[class_index];
     cur = load_relaxed(&take->cur); /* this thread wrote it */

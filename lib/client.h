@@ -161,7 +161,7 @@ enum lane_waits {
 uint64_t clock_ns(void);
 void lane_fence(const struct lane *l);
 void lane_bell(struct lane *l);
-void lane_ring_new(struct lane *l, uint32_t want);
+int lane_ring_new(struct lane *l, uint32_t want);
 void lane_ring_dozing(struct lane *l);
 int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *l, unsigned what), unsigned what,
               uint64_t deadline_ns);

@@ -35,8 +35,8 @@ static bool room_is_there(struct lane *l, unsigned what)
     return !ring_is_full(l) || (load_relaxed(&l->shared->over_limit) && what); /* stale: one more turn */
 }
 
-/* The ring looks full, or the client was evicted. D4 */
-static __attribute__((noinline, cold)) int defer_wait_room(struct lane *l)
+/* D4 */
+static int defer_wait_room(struct lane *l)
 {
     int r;
 
@@ -60,56 +60,68 @@ static inline uint32_t mask_count(uint32_t mask)
     return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
+/*
+ * Below, each function ends in a call of the next or in 0, so that none of the common ways keeps anything on the stack.
+ */
+static inline int defer_ring(struct lane *l, const struct abi_lane *shared, bool fence)
+{
+    uint32_t want = lane_want(shared, fence); /* B1 */
+
+    return unlikely(want != l->bell) ? lane_ring_new(l, want) : 0;
+}
+
 /* A daemon that dozes learns of a flood and of extents at once. */
-static __attribute__((noinline, cold)) void defer_flood(struct lane *l)
+static __attribute__((noinline, cold)) int defer_flood(struct lane *l)
 {
     l->queued = 0;
     lane_ring_dozing(l);
+    return defer_ring(l, l->shared, l->reader.fence);
+}
+
+static __attribute__((noinline)) int defer_append(struct lane *l, uint64_t word);
+
+/* The ring looks full, or the client was evicted. */
+static __attribute__((noinline, cold)) int defer_append_later(struct lane *l, uint64_t word)
+{
+    int r = defer_wait_room(l);
+
+    return r < 0 ? r : defer_append(l, word);
 }
 
 /* Closes the open record and begins another. */
-static inline int defer_append(struct lane *l, uint64_t word)
+static int defer_append(struct lane *l, uint64_t word)
 {
     struct abi_lane *shared = l->shared;
-    uint32_t closed = abi_word_mask(l->open);
-    int r;
+    uint32_t head = l->head, closed = abi_word_mask(l->open);
 
-    if (unlikely(ring_is_full(l) || load_relaxed(&shared->evicted))) { /* as in defer_wait_room() */
-        r = defer_wait_room(l);
-        if (r < 0)
-            return r;
-    }
-    store_relaxed(&shared->ring[l->head & RING_MASK], word); /* published by head */
+    if (unlikely(head - l->tail >= ABI_RING_RECORDS || load_relaxed(&shared->evicted))) /* as in defer_wait_room() */
+        return defer_append_later(l, word);
+    store_relaxed(&shared->ring[head & RING_MASK], word); /* published by head */
     RECLAIM_TEST_POINT("defer-record");
     l->open = word;
-    l->head++;
-    store_release(&shared->head, l->head); /* D1, D2; pairs with lane_collect() */
+    l->head = head + 1;
+    store_release(&shared->head, head + 1); /* D1, D2; pairs with lane_collect() */
     RECLAIM_TEST_POINT("defer-head");
     l->queued += mask_count(closed);
     /* Relaxed: parameters, whose age does not matter. */
     if (unlikely(l->queued >= load_relaxed(&l->domain->flood_objects) ||
                  abi_word_block(word) >= load_relaxed(&l->domain->extent_block)))
-        defer_flood(l);
-    return 0;
+        return defer_flood(l);
+    return defer_ring(l, shared, l->reader.fence);
 }
 
+/* fence: known to the compiler, so that the usual way does not ask. */
 static inline int defer_granule(struct lane *l, uint64_t granule, bool fence)
 {
+    struct abi_lane *shared = l->shared;
     uint64_t word = granule_block(granule) << 32 | 1ull << (granule & 31), open = l->open;
-    int r;
 
-    if (likely(abi_word_block(open) == abi_word_block(word) && !(abi_word_mask(open) & abi_word_mask(word)))) {
-        l->open = open | word;
-        /* D1, D2; pairs with lane_collect() */
-        store_release(&l->shared->ring[(l->head - 1) & RING_MASK], open | word);
-        RECLAIM_TEST_POINT("defer-bit");
-    } else {
-        r = defer_append(l, word);
-        if (unlikely(r < 0))
-            return r;
-    }
-    lane_ring_ordered(l, fence);
-    return 0;
+    if (unlikely(abi_word_block(open) != abi_word_block(word) || (abi_word_mask(open) & abi_word_mask(word))))
+        return defer_append(l, word);
+    l->open = open | word;
+    store_release(&shared->ring[(l->head - 1) & RING_MASK], open | word); /* D1, D2; pairs with lane_collect() */
+    RECLAIM_TEST_POINT("defer-bit");
+    return defer_ring(l, shared, fence);
 }
 
 /* What the fast path does not do: lanes that fence, and saying no. */
@@ -133,6 +145,7 @@ int reclaim_defer_free(struct reclaim_lane *lane, void *p)
     struct lane *l = lane_of(lane);
     uint64_t granule = granule_of(l, p);
 
+    SANITIZER_RELEASE(l);
     if (unlikely(granule >= l->n_granules))
         return defer_other(l, p);
     return defer_granule(l, granule, false);

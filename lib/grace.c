@@ -13,6 +13,7 @@
 
 #include "basic/ordering.h"
 #include "basic/testpoint.h"
+#include "ring.h"
 
 /* A relative time as a deadline; NULL is for ever. */
 static int deadline_of(const struct timespec *timeout, uint64_t *ret_ns)
@@ -62,6 +63,7 @@ static int ticket_wait(struct lane *l, enum abi_ticket_kind kind, uint64_t cooki
         return -EDEADLK;
     ticket_send(l, kind, cookie);
     r = lane_wait(l, LANE_WAITS_TICKET, ticket_is_done, 0, deadline_ns);
+    SANITIZER_ACQUIRE(l);
     return r < 0 ? r : load_relaxed(&l->shared->ticket_error); /* written before ticket_done */
 }
 

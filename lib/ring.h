@@ -23,23 +23,36 @@ static inline uint64_t granule_block(uint64_t granule)
     return (granule >> 5) + ABI_FIRST_BLOCK;
 }
 
-/* After every record, bit or low magazine. See B1 in wait.c. */
-static inline void lane_ring_ordered(struct lane *l, bool fence)
+/* What the daemon wants now, read after all that we stored. See B1 in wait.c. */
+static inline uint32_t lane_want(const struct abi_lane *shared, bool fence)
 {
-    uint32_t want;
-
     if (fence)
         full_fence(); /* B1: membarrier does not reach this lane; pairs with arena_sleep() */
     else
         compiler_fence(); /* B1: the daemon's membarrier makes it a full fence; pairs with arena_sleep() */
-    want = load_relaxed(&l->shared->want); /* stale: the daemon has not got to its look at this lane yet */
-    if (unlikely(want != l->bell))
-        lane_ring_new(l, want);
+    return load_relaxed(&shared->want); /* stale: the daemon has yet to look at this lane */
 }
 
+/* After every record, bit or low magazine. */
 static inline void lane_ring(struct lane *l)
 {
-    lane_ring_ordered(l, l->reader.fence);
+    uint32_t want = lane_want(l->shared, l->reader.fence);
+
+    if (want != l->bell)
+        (void)lane_ring_new(l, want);
 }
+
+/*
+ * ThreadSanitizer sees one process only, and what orders one owner's use of memory before the next one's goes through
+ * the daemon. So what a thread did before unlock or free, another has seen when it gets memory or a grace period.
+ */
+#ifdef RECLAIM_SANITIZE_THREAD
+void __tsan_acquire(void *address);
+#define SANITIZER_ACQUIRE(lane) __tsan_acquire((void *)(uintptr_t)(lane)->reader.started)
+#define SANITIZER_RELEASE(lane) RECLAIM_SANITIZER_RELEASE(&(lane)->reader)
+#else
+#define SANITIZER_ACQUIRE(lane) ((void)(lane))
+#define SANITIZER_RELEASE(lane) ((void)(lane))
+#endif
 
 #endif

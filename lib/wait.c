@@ -52,8 +52,8 @@ void lane_bell(struct lane *l)
     errno = saved;
 }
 
-/* The cold half of lane_ring(): this lane has not rung for this `want` yet. */
-__attribute__((noinline, cold)) void lane_ring_new(struct lane *l, uint32_t want)
+/* The cold half of lane_ring(): this lane has not rung for this `want` yet. 0, for callers that end with it. */
+__attribute__((noinline, cold)) int lane_ring_new(struct lane *l, uint32_t want)
 {
     l->bell = want;
     store_relaxed(&l->shared->bell, want); /* before the load of sleeps, B1; pairs with arena_sleep() */
@@ -61,6 +61,7 @@ __attribute__((noinline, cold)) void lane_ring_new(struct lane *l, uint32_t want
     lane_fence(l);
     if (load_relaxed(&l->domain->sleeps) != ABI_AWAKE)
         lane_bell(l);
+    return 0;
 }
 
 /* For what cannot wait until a dozing daemon's timer is due. */

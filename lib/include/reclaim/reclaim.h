@@ -103,6 +103,24 @@ static inline int reclaim_read_lock(struct reclaim_lane *l)
     return 0;
 }
 
+/*
+ * ThreadSanitizer cannot see that a grace period, which another process waits for, lies between this section and the
+ * next use of what it read; the library is told likewise when it hands out memory.
+ */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RECLAIM_SANITIZE_THREAD 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define RECLAIM_SANITIZE_THREAD 1
+#endif
+#ifdef RECLAIM_SANITIZE_THREAD
+void __tsan_release(void *address);
+#define RECLAIM_SANITIZER_RELEASE(l) __tsan_release((void *)(uintptr_t)(l)->started)
+#else
+#define RECLAIM_SANITIZER_RELEASE(l) ((void)(l))
+#endif
+
 /* Ends the innermost read section. Same contexts. A call without a section does nothing. */
 static inline void reclaim_read_unlock(struct reclaim_lane *l)
 {
@@ -111,6 +129,7 @@ static inline void reclaim_read_unlock(struct reclaim_lane *l)
     if (__builtin_expect(!slot, 0))
         return;
     v = __atomic_load_n(slot, __ATOMIC_RELAXED); /* as in read_lock */
+    RECLAIM_SANITIZER_RELEASE(l);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     /* release: all that the section read is done before the slot says so; pairs with grace_scan() */
     __atomic_store_n(slot, (v & 0xffff) <= 1 ? 0 : v - 1, __ATOMIC_RELEASE);
