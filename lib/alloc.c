@@ -13,7 +13,7 @@
  *
  * Progress: wait-free while the magazine has something; else it sleeps until the daemon has answered.
  */
-#include "client.h"
+#include "handle.h"
 
 #include "basic/ordering.h"
 #include "basic/testpoint.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing an arena. */
-#include "client.h"
+#include "handle.h"
 
 #include <inttypes.h>
 #include <linux/membarrier.h>

@@ -15,7 +15,7 @@
  *
  * Progress: wait-free while the ring has room, without a read-modify-write or a system call; else it sleeps.
  */
-#include "client.h"
+#include "handle.h"
 
 #include "basic/ordering.h"
 #include "basic/testpoint.h"

@@ -9,7 +9,7 @@
  *  G3 A ticket that nobody waits for any more may be overwritten by the next: numbers only grow, and the wait is for
  *     its own number.
  */
-#include "client.h"
+#include "handle.h"
 
 #include "basic/ordering.h"
 #include "basic/testpoint.h"

@@ -13,7 +13,7 @@
  *  N2 The slot is zero before the owner word is: a lane that looks given back delays no grace period.
  *  N3 A child of a fork never touches the parent's lanes: it sees zeroes.
  */
-#include "client.h"
+#include "handle.h"
 
 #include <linux/futex.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * an answer that does not come in time closes the conversation for good, because a late one could not be told from the
  * answer to a later question. Lanes that are there go on working without it.
  */
-#include "client.h"
+#include "handle.h"
 
 #include <poll.h>
 #include <stdarg.h>

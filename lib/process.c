@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What there is once a process (the lock, the list of handles, the thread-exit key) and once a thread (its lanes).
- * How it survives a fork stands in client.h.
+ * How it survives a fork stands in handle.h.
  */
-#include "client.h"
+#include "handle.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

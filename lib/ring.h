@@ -3,7 +3,7 @@
 #ifndef RECLAIM_RING_H
 #define RECLAIM_RING_H
 
-#include "client.h"
+#include "handle.h"
 
 #include "basic/ordering.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What is asked of the daemon by name or number: root words and statistics. */
-#include "client.h"
+#include "handle.h"
 
 #include <stdio.h>
 #include <string.h>

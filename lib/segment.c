@@ -3,7 +3,7 @@
  * The three segments that the daemon sends at attach: each is checked (size, seals, magic, version, layout) before
  * anything in it is believed, mapped, and kept out of the children of a fork.
  */
-#include "client.h"
+#include "handle.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a negative errno of this library means, in words. */
-#include "client.h"
+#include "handle.h"
 
 #include "basic/macro.h"
 

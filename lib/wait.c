@@ -12,7 +12,7 @@
  *     progress, a full fence, then looks at the flag. The kernel compares the futex word once more.
  *  B4 Nobody sleeps for ever on a daemon that is gone: each turn of a sleep ends in a look at the connection.
  */
-#include "client.h"
+#include "handle.h"
 
 #include <linux/futex.h>
 #include <poll.h>

@@ -11,8 +11,8 @@
  * Locks, in this order: a handle's `talk` (one question to the daemon at a time), the process lock (both lists of
  * lanes, the list of handles). Neither is held while the other party is the daemon and a lock is the process lock.
  */
-#ifndef RECLAIM_CLIENT_H
-#define RECLAIM_CLIENT_H
+#ifndef RECLAIM_HANDLE_H
+#define RECLAIM_HANDLE_H
 
 #include <pthread.h>
 #include <stdbool.h>
