@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/* The table and the JSON of a comparison. */
+#include "report.h"
+
+#include <errno.h>
+#include <gnu/libc-version.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+#include "basic/cleanup.h"
+#include "statistics.h"
+#include "words.h"
+
+enum {
+    COLUMN_MIN = 12, /* characters: a figure with its unit and a gap */
+    ROW_NAME = 18,
+};
+
+static int column_width(const struct entry *e)
+{
+    return MAX(COLUMN_MIN, (int)strlen(e->label) + 2);
+}
+
+static void print_labels(const struct comparison *c)
+{
+    printf("%-*s", ROW_NAME, "");
+    for (size_t i = 0; i < c->n_entries; i++)
+        printf("%*s", column_width(&c->entries[i]), c->entries[i].label);
+    printf("\n");
+}
+
+/* A row of one figure, or nothing if no entry has it. */
+static void print_figure(const struct comparison *c, const struct figures *medians, enum figure figure)
+{
+    bool any = false;
+    char text[32];
+
+    for (size_t i = 0; i < c->n_entries; i++)
+        any |= medians[i].present[figure];
+    if (!any)
+        return;
+    printf("%-*s", ROW_NAME, figure_to_string(figure));
+    for (size_t i = 0; i < c->n_entries; i++)
+        printf("%*s", column_width(&c->entries[i]),
+               medians[i].present[figure]
+                   ? figure_format(figure, medians[i].value[figure], text, sizeof(text))
+                   : "-");
+    printf("\n");
+}
+
+static int print_spread(const struct comparison *c, const char *name, bool highest)
+{
+    enum figure figure = c->test->main_figure;
+    char text[32];
+
+    printf("  %-*s", ROW_NAME - 2, name);
+    for (size_t i = 0; i < c->n_entries; i++) {
+        struct spread spread;
+        int r = statistics_figure(c->entries[i].runs, c->n_runs, figure, &spread);
+
+        if (r < 0 && r != -ENODATA)
+            return r;
+        printf("%*s", column_width(&c->entries[i]),
+               r < 0 ? "-" : figure_format(figure, highest ? spread.max : spread.min, text, sizeof(text)));
+    }
+    printf("\n");
+    return 0;
+}
+
+/* Of the main figure's medians. false: one of them is absent or the divisor is 0. */
+static bool ratio_of(const struct comparison *c, const struct figures *a, const struct figures *b,
+                     double *ret)
+{
+    enum figure figure = c->test->main_figure;
+
+    if (!a->present[figure] || !b->present[figure] || b->value[figure] == 0)
+        return false;
+    *ret = a->value[figure] / b->value[figure];
+    return true;
+}
+
+static void print_ratios(const struct comparison *c, const struct figures *medians)
+{
+    printf("  %-*s", ROW_NAME - 2, "to the first");
+    for (size_t i = 0; i < c->n_entries; i++) {
+        char text[32] = "-";
+        double ratio;
+
+        if (ratio_of(c, &medians[i], &medians[0], &ratio))
+            (void)snprintf(text, sizeof(text), "%.2fx", ratio);
+        printf("%*s", column_width(&c->entries[i]), text);
+    }
+    printf("\n");
+}
+
+static int find_medians(const struct comparison *c, struct figures *ret)
+{
+    for (size_t i = 0; i < c->n_entries; i++) {
+        int r = statistics_medians(c->entries[i].runs, c->n_runs, &ret[i]);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int report_print(const struct comparison *c)
+{
+    _cleanup_free_ struct figures *medians = calloc(c->n_entries, sizeof(*medians));
+    int r = medians ? find_medians(c, medians) : -ENOMEM;
+
+    if (r < 0)
+        return words_set(r, "no memory for the table");
+    printf("%s: medians of %zu runs each, in turn after a warm-up\n", test_to_string(c->options->test),
+           c->n_runs);
+    print_labels(c);
+    print_figure(c, medians, c->test->main_figure);
+    r = print_spread(c, "lowest", false);
+    if (r >= 0)
+        r = print_spread(c, "highest", true);
+    if (r < 0)
+        return r;
+    print_ratios(c, medians);
+    for (enum figure figure = 0; figure < _FIGURE_MAX; figure++)
+        if (figure != c->test->main_figure)
+            print_figure(c, medians, figure);
+    return 0;
+}
+
+/* Whole numbers without a point: most figures are counts. */
+static struct json_object *number_to_json(double value)
+{
+    return value == floor(value) && fabs(value) < 9e15 ? json_object_new_int64((int64_t)value)
+                                                       : json_object_new_double(value);
+}
+
+static void add(struct json_object *object, const char *key, struct json_object *value)
+{
+    (void)json_object_object_add(object, key, value);
+}
+
+static struct json_object *settings_to_json(const struct comparison *c, const struct entry *e)
+{
+    struct json_object *set = json_object_new_object();
+    const char *settings[SETTINGS_MAX + 1];
+    size_t n = entry_settings(c, e, settings);
+
+    for (size_t i = 0; i < n; i++) {
+        const char *equals = strchr(settings[i], '=');
+        _cleanup_free_ char *name = strndup(settings[i], (size_t)(equals - settings[i]));
+
+        if (name)
+            add(set, name, json_object_new_string(equals + 1));
+    }
+    return set;
+}
+
+/* The main figure's lowest and highest run, beside the medians. */
+static void add_spread(const struct comparison *c, const struct entry *e, struct json_object *run)
+{
+    struct json_object *range;
+    struct spread spread;
+
+    if (statistics_figure(e->runs, c->n_runs, c->test->main_figure, &spread) < 0)
+        return;
+    range = json_object_new_object();
+    add(range, "min", number_to_json(spread.min));
+    add(range, "max", number_to_json(spread.max));
+    add(run, "spread", range);
+}
+
+static struct json_object *entry_to_json(const struct comparison *c, const struct entry *e,
+                                         const struct figures *medians)
+{
+    struct json_object *run = json_object_new_object();
+
+    add(run, "backend", json_object_new_string(e->backend));
+    add(run, "set", settings_to_json(c, e));
+    for (enum figure figure = 0; figure < _FIGURE_MAX; figure++)
+        if (medians->present[figure])
+            add(run, figure_to_string(figure), number_to_json(medians->value[figure]));
+    add_spread(c, e, run);
+    return run;
+}
+
+/* Every entry by every other, so that a reader need not know which came first. */
+static struct json_object *ratios_to_json(const struct comparison *c, const struct figures *medians)
+{
+    struct json_object *ratios = json_object_new_object();
+
+    for (size_t i = 0; i < c->n_entries; i++) {
+        for (size_t j = 0; j < c->n_entries; j++) {
+            char key[2 * sizeof(c->entries[0].label)];
+            double ratio;
+
+            if (i == j || !ratio_of(c, &medians[i], &medians[j], &ratio))
+                continue;
+            (void)snprintf(key, sizeof(key), "%s/%s", c->entries[i].label, c->entries[j].label);
+            add(ratios, key, json_object_new_double(ratio));
+        }
+    }
+    return ratios;
+}
+
+/* The first "model name" of /proc/cpuinfo; other architectures have none. */
+static void add_cpu_model(struct json_object *machine)
+{
+    _cleanup_fclose_ FILE *f = fopen("/proc/cpuinfo", "re");
+    char line[256];
+
+    while (f && fgets(line, sizeof(line), f)) {
+        char *colon = strchr(line, ':');
+
+        if (strncmp(line, "model name", 10) != 0 || !colon)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        add(machine, "model", json_object_new_string(colon + 1 + strspn(colon + 1, " ")));
+        return;
+    }
+}
+
+static struct json_object *machine_to_json(void)
+{
+    struct json_object *machine = json_object_new_object();
+    struct utsname name;
+    struct sysinfo info;
+
+    add(machine, "cpus", json_object_new_int(get_nprocs()));
+    add_cpu_model(machine);
+    if (uname(&name) == 0) {
+        add(machine, "kernel", json_object_new_string(name.release));
+        add(machine, "architecture", json_object_new_string(name.machine));
+    }
+    add(machine, "libc", json_object_new_string(gnu_get_libc_version()));
+    if (sysinfo(&info) == 0)
+        add(machine, "memory_bytes", json_object_new_uint64((uint64_t)info.totalram * info.mem_unit));
+    return machine;
+}
+
+struct json_object *report_to_json(const struct comparison *c)
+{
+    _cleanup_free_ struct figures *medians = calloc(c->n_entries, sizeof(*medians));
+    struct json_object *all, *runs;
+
+    if (!medians || find_medians(c, medians) < 0)
+        return NULL;
+    all = json_object_new_object();
+    runs = json_object_new_array();
+    for (size_t i = 0; i < c->n_entries; i++)
+        (void)json_object_array_add(runs, entry_to_json(c, &c->entries[i], &medians[i]));
+    add(all, "test", json_object_new_string(test_to_string(c->options->test)));
+    add(all, "machine", machine_to_json());
+    add(all, "options", options_to_json(c->options));
+    add(all, "main_figure", json_object_new_string(figure_to_string(c->test->main_figure)));
+    add(all, "runs", runs);
+    add(all, "ratios", ratios_to_json(c, medians));
+    return all;
+}
+
+int report_write_json(const struct comparison *c, const char *path)
+{
+    struct json_object *all = report_to_json(c);
+    int r = 0;
+
+    if (!all)
+        return words_set(-ENOMEM, "no memory for the JSON");
+    if (json_object_to_file_ext(path, all, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE) < 0)
+        r = words_set(-EIO, "cannot write %s: %s", path, strerror(errno));
+    json_object_put(all);
+    return r;
+}

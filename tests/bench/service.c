@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* Starting, finding and ending the daemon. */
+#include "service.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "basic/cleanup.h"
+#include "clock.h"
+#include "options.h"
+#include "words.h"
+
+enum {
+    START_TRIES = 2000, /* of 5 ms: ten seconds, for a machine that is busy with other things */
+    TRY_MS = 5,
+    STOP_TRIES = 2000,
+    PROGRAM_BYTES = 4096,
+};
+
+/* $RECLAIMD, else the one of this build. false: look in PATH. */
+static bool find_program(char path[static PROGRAM_BYTES])
+{
+    const char *said = getenv("RECLAIMD");
+    char self[PROGRAM_BYTES - 64];
+    ssize_t n;
+    char *slash;
+
+    if (said && *said) {
+        (void)snprintf(path, PROGRAM_BYTES, "%s", said);
+        return true;
+    }
+    n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n <= 0)
+        return false;
+    self[n] = '\0';
+    slash = strrchr(self, '/');
+    *slash = '\0';
+    (void)snprintf(path, PROGRAM_BYTES, "%s/../../daemon/reclaimd", self);
+    return access(path, X_OK) == 0;
+}
+
+/* In the child. Its log goes to a file, as a run's table should stay readable; -errno of exec is the exit
+ * status. */
+static void exec_daemon(const struct service *s, const char *const *settings, size_t n_settings)
+{
+    const char *arguments[4 + 2 * SETTINGS_MAX] = {"reclaimd", "--runtime-directory", s->paths.directory};
+    char program[PROGRAM_BYTES];
+    size_t n = 3;
+    int fd = open(s->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+
+    for (size_t i = 0; i < n_settings; i++) {
+        arguments[n++] = "--set";
+        arguments[n++] = settings[i];
+    }
+    if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
+        _exit(126);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    (void)signal(SIGINT, SIG_IGN); /* a terminal's Ctrl-C is for us; we end the daemon */
+    if (find_program(program))
+        (void)execv(program, (char *const *)arguments);
+    else
+        (void)execvp("reclaimd", (char *const *)arguments);
+    _exit(127);
+}
+
+/* Connects, for a moment. The pid of whoever listens, or -errno. */
+static pid_t ask_pid(const char *control)
+{
+    _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof(struct ucred);
+    struct ucred peer;
+
+    if (fd < 0)
+        return -errno;
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", control);
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+        return -errno;
+    return peer.pid;
+}
+
+/* The last line that the daemon wrote, without its newline. */
+static void last_line(const char *path, char *line, size_t size)
+{
+    _cleanup_fclose_ FILE *f = fopen(path, "re");
+    char next[300];
+
+    line[0] = '\0';
+    while (f && fgets(next, sizeof(next), f)) {
+        next[strcspn(next, "\n")] = '\0';
+        if (*next)
+            (void)snprintf(line, size, "%s", next);
+    }
+}
+
+static int explain_end(struct service *s, int status)
+{
+    char line[300];
+
+    s->pid = 0;
+    last_line(s->log, line, sizeof(line));
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && !*line)
+        return words_set(-ENOENT, "no reclaimd to start: set RECLAIMD to its path, or build daemon/reclaimd");
+    return words_set(-ECHILD, "reclaimd ended as it started: %s", *line ? line : "it said nothing");
+}
+
+static int wait_ready(struct service *s)
+{
+    for (unsigned i = 0; i < START_TRIES; i++) {
+        struct stat st;
+        int status;
+
+        if (waitpid(s->pid, &status, WNOHANG) == s->pid)
+            return explain_end(s, status);
+        if (stat(s->paths.client, &st) == 0 && ask_pid(s->paths.control) >= 0)
+            return 0;
+        clock_sleep_ms(TRY_MS);
+    }
+    return words_set(-ETIMEDOUT, "reclaimd runs, but nobody answers on %s", s->paths.control);
+}
+
+static int set_paths(struct service *s, const char *directory)
+{
+    struct error_line line;
+    int r = runtime_paths_find(directory, &s->paths);
+
+    if (r < 0) {
+        runtime_error_describe(r, &line);
+        return words_set(r, "%s: %s", directory, line.text);
+    }
+    (void)snprintf(s->log, sizeof(s->log), "%s/log", s->paths.directory);
+    return 0;
+}
+
+int service_start(struct service *s, const char *directory, const char *const *settings, size_t n_settings)
+{
+    int r = set_paths(s, directory);
+
+    if (r < 0)
+        return r;
+    s->ours = true;
+    s->pid = fork();
+    if (s->pid < 0)
+        return words_set(-errno, "cannot fork for reclaimd: %s", strerror(errno));
+    if (s->pid == 0)
+        exec_daemon(s, settings, n_settings);
+    r = wait_ready(s);
+    if (r < 0)
+        service_stop(s);
+    return r;
+}
+
+int service_find(struct service *s, const char *directory)
+{
+    int r = set_paths(s, directory);
+
+    if (r < 0)
+        return r;
+    s->ours = false;
+    s->pid = ask_pid(s->paths.control);
+    if (s->pid < 0)
+        return words_set(s->pid, "no reclaimd answers on %s: %s", s->paths.control, strerror(-s->pid));
+    return 0;
+}
+
+void service_stop(struct service *s)
+{
+    if (!s->ours || s->pid <= 0)
+        return;
+    (void)kill(s->pid, SIGTERM);
+    for (unsigned i = 0; i < STOP_TRIES; i++) {
+        if (waitpid(s->pid, NULL, WNOHANG) != 0) {
+            s->pid = 0;
+            return;
+        }
+        clock_sleep_ms(TRY_MS);
+    }
+    (void)words_set(-ETIMEDOUT, "reclaimd does not end on SIGTERM; killed");
+    (void)kill(s->pid, SIGKILL);
+    (void)waitpid(s->pid, NULL, 0);
+    s->pid = 0;
+}
