@@ -12,9 +12,9 @@ static bool line_read(struct config_reader *reader, char *buffer, size_t size, s
 {
     size_t n = 0;
     bool has_nul = false;
-    int c;
+    int c = EOF;
 
-    while ((c = getc_unlocked(reader->stream)) != EOF && reader->n_bytes < CONFIG_FILE_BYTES_MAX) {
+    while (reader->n_bytes <= CONFIG_FILE_BYTES_MAX && (c = getc_unlocked(reader->stream)) != EOF) {
         reader->n_bytes++;
         if (c == '\n')
             break;
@@ -23,7 +23,7 @@ static bool line_read(struct config_reader *reader, char *buffer, size_t size, s
             buffer[n] = (char)c;
         n++;
     }
-    if (n == 0 && c != '\n')
+    if (reader->n_bytes > CONFIG_FILE_BYTES_MAX || (n == 0 && c == EOF))
         return false;
     buffer[n < size ? n : size - 1] = '\0';
     *ret_length = n;
@@ -125,7 +125,7 @@ static void end_check(const struct config_reader *reader)
 {
     if (ferror(reader->stream))
         config_errors_add(reader->errors, reader->file, 0, "cannot read it: %m");
-    else if (reader->n_bytes >= CONFIG_FILE_BYTES_MAX)
+    else if (reader->n_bytes > CONFIG_FILE_BYTES_MAX)
         config_errors_add(reader->errors, reader->file, 0, "the file is larger than %d bytes",
                           CONFIG_FILE_BYTES_MAX);
 }
@@ -143,7 +143,7 @@ char *config_reader_read(char *buffer, int size, void *stream)
     reader->line++;
     /* The byte order mark that inih skips would look like part of a name here. */
     if (reader->line == 1 && strncmp(buffer, "\357\273\277", 3) == 0) {
-        memmove(buffer, buffer + 3, strlen(buffer + 3) + 1);
+        memmove(buffer, buffer + 3, (size_t)size - 3);
         length -= 3;
     }
     if (!line_check(reader, buffer, length, has_nul))
