@@ -65,6 +65,11 @@ static void connection_refuse_length(struct varlink_connection *c)
         c->state = VARLINK_FLUSHING;
 }
 
+static bool connection_may_begin_call(const struct varlink_connection *c)
+{
+    return c->state == VARLINK_READING && varlink_frame_pending(&c->output) <= VARLINK_OUTPUT_AHEAD_BYTES;
+}
+
 /* Begins the next call if there is one. False: nothing more can be begun now. */
 static bool connection_begin_call(struct varlink_connection *c)
 {
@@ -72,7 +77,7 @@ static bool connection_begin_call(struct varlink_connection *c)
     size_t length;
     int r;
 
-    if (c->state != VARLINK_READING || varlink_frame_pending(&c->output) > VARLINK_OUTPUT_AHEAD_BYTES)
+    if (!connection_may_begin_call(c))
         return false;
     r = varlink_frame_take(&c->input, &text, &length);
     if (r < 0)
@@ -164,12 +169,13 @@ static void connection_advance(struct varlink_connection *c)
 
     while (n < VARLINK_CALLS_A_TURN_MAX && connection_begin_call(c))
         n++;
-    if (n == VARLINK_CALLS_A_TURN_MAX)
-        (void)event_add(c->turn, &at_once);
     varlink_frame_trim(&c->input);
     connection_charge(c);
     unsent = MAX(unsent, varlink_frame_pending(&c->output));
     connection_send(c);
+    if (connection_may_begin_call(c) && c->input.scanned < c->input.end)
+        (void)event_add(c->turn,
+                        &at_once); /* there was no time for it, or no room for its answer until now */
     if (connection_is_over(c))
         (void)varlink_connection_free(c);
     else

@@ -55,7 +55,7 @@ int varlink_frame_reserve(struct varlink_frame *f, size_t n, char **ret_room)
         frame_compact(f);
     if (f->allocated - f->end < n || !f->data) {
         while (size < want)
-            size *= 2;
+            size += MIN(size, (size_t)VARLINK_MESSAGE_MAX_BYTES); /* doubling a long queue would waste half */
         data = realloc(f->data, size);
         if (!data)
             return -ENOMEM;
