@@ -83,9 +83,12 @@ int reclaim_gp_start(struct reclaim_lane *lane, uint64_t *ret_cookie)
     return 0;
 }
 
-static bool cookie_is_over(const struct abi_domain *domain, uint64_t cookie)
+/* 1, 0, or -EINVAL: nobody can have been given it yet. */
+static int cookie_is_over(const struct abi_domain *domain, uint64_t cookie)
 {
-    return load_acquire(&domain->completed) >= cookie; /* G2; pairs with grace_complete() */
+    if (load_acquire(&domain->completed) >= cookie) /* G2; pairs with grace_complete() */
+        return 1;
+    return cookie > load_relaxed(&domain->started) + ABI_CLIENT_COOKIE_AHEAD ? -EINVAL : 0; /* started only grows */
 }
 
 int reclaim_gp_poll(struct reclaim *r, uint64_t cookie)
@@ -96,10 +99,14 @@ int reclaim_gp_poll(struct reclaim *r, uint64_t cookie)
 int reclaim_gp_wait(struct reclaim_lane *lane, uint64_t cookie, const struct timespec *timeout)
 {
     struct lane *l = lane_of(lane);
+    int over;
 
     if (lane_is_stale(l))
         return -ESTALE;
-    return cookie_is_over(l->domain, cookie) ? 0 : ticket_wait(l, ABI_TICKET_GP_WAIT, cookie, timeout);
+    over = cookie_is_over(l->domain, cookie);
+    if (over != 0)
+        return over < 0 ? over : 0;
+    return ticket_wait(l, ABI_TICKET_GP_WAIT, cookie, timeout);
 }
 
 int reclaim_synchronize(struct reclaim_lane *lane, unsigned flags, const struct timespec *timeout)

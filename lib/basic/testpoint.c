@@ -40,7 +40,7 @@ static bool action_parse(const char *action, int *ret_signal, uint64_t *ret_nth)
     if (!*at)
         return true;
     *ret_nth = strtoull(at + 1, &end, 10);
-    return at[1] >= '0' && at[1] <= '9' && !*end && *ret_nth > 0;
+    return at[1] >= '0' && at[1] <= '9' && !*end;
 }
 
 static enum testpoint_state variable_read(void)
