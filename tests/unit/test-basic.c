@@ -241,10 +241,17 @@ static void names_with_sizes_are_split(void **state)
         const char *text;
         int error;
     } wrong[] = {
-        {"routes", -EINVAL},  {":64M", -EINVAL},
-        {"routes:", -EINVAL}, {"routes:x", -EINVAL},
-        {"a b:64M", -EINVAL}, {"r:16E", -ERANGE},
-        {"a:b:64M", -EINVAL}, {"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx:1M", -EINVAL}, /* 49 */
+        {"routes", -EINVAL},
+        {":64M", -EINVAL},
+        {"routes:", -EINVAL},
+        {"routes:x", -EINVAL},
+        {"a b:64M", -EINVAL},
+        {"r:16E", -ERANGE},
+        {"a:b:64M", -EINVAL},
+        {"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx:1M", -EINVAL}, /* 49 */
+        {"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+         "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx:1M",
+         -EINVAL},
     };
     char name[ARENA_NAME_BYTES] = "before";
     uint64_t bytes = UNTOUCHED;
@@ -431,6 +438,9 @@ static void scopes_close_and_free(void **state)
     assert_int_equal(fd_close(kept), -EBADF);
     assert_int_equal(fcntl(kept, F_GETFD), -1);
     assert_int_equal(fd_close(-1), -EBADF);
+    errno = ENOTTY;
+    assert_int_equal(fd_close(kept), -EBADF); /* a close that fails */
+    assert_int_equal(errno, ENOTTY);
 }
 
 static void ordering_wrappers_do_what_they_say(void **state)
@@ -584,7 +594,8 @@ static void test_points_kill_and_stop(void **state)
                                            "here:kil",    "here:kill@0",
                                            "here:kill@",  "here:kill@x",
                                            "here:kill@4", ":kill",
-                                           "her:kill",    "here:kill@-1"};
+                                           "her:kill",    "here:kill@-1",
+                                           "here:kill@+1"};
     static const char *const deadly[] = {"here:kill", "here:kill@1", "here:kill@3", "other:kill"};
 
     for (size_t i = 0; i < ARRAY_SIZE(harmless); i++) {

@@ -167,13 +167,14 @@ static void drop_ins_are_read_in_order_of_bytes(void **state)
                "[reclaimd]\nbatches = 1\nflood-objects = 1\nwake-direct = 1\n[arena a]\nsize = 1M\n");
     write_file("r.conf.d/50-b.conf", "[reclaimd]\nbatches = 3\n[arena a]\nsize = 2M\n");
     write_file("r.conf.d/50-B.conf", "[reclaimd]\nbatches = 2\nflood-objects = 2\n");
-    write_file("r.conf.d/99-z.conf.off", "[reclaimd]\nbatches = 9\n");
-    write_file("r.conf.d/.99.conf", "[reclaimd]\nbatches = 9\n");
-    write_file("r.conf.d/.conf", "[reclaimd]\nbatches = 9\n");
+    write_file("r.conf.d/99-z.conf.off", "[reclaimd]\nwake-flood = 9\n");
+    write_file("r.conf.d/.99.conf", "[reclaimd]\nwake-flood = 9\n");
+    write_file("r.conf.d/.conf", "[reclaimd]\nwake-flood = 9\n");
     load(&settings);
     assert_value(&settings, NULL, "batches", "3", "50-b.conf:2");
     assert_value(&settings, NULL, "flood-objects", "2", "50-B.conf:3");
     assert_value(&settings, NULL, "wake-direct", "1", "r.conf:4");
+    assert_value(&settings, NULL, "wake-flood", "64", "built-in");
     assert_int_equal(settings.arenas.n, 1);
     assert_int_equal(settings.arenas.items[0].size_bytes, 2 << 20);
 }
@@ -216,7 +217,8 @@ static void each_mistake_is_told_once(void **state)
         {"[reclaimd]\nbatches = 65\n", "r.conf:2: batches: '65' is above 64; range 1..64\n"},
         {"[reclaimd]\nbatches =\n", "r.conf:2: batches: '' is not a number; write it in digits, like 512\n"},
         {"[reclaimd]\nbatches 2\n", "r.conf:2: this is neither [section] nor NAME = VALUE\n"},
-        {"[reclaimd]\nbatches ; = 2\n", "r.conf:2: this is neither [section] nor NAME = VALUE\n"},
+        {"[reclaimd]\nbatches ; = 2\nb ; = 2\n", "r.conf:2: this is neither [section] nor NAME = VALUE\n"
+                                                 "r.conf:3: this is neither [section] nor NAME = VALUE\n"},
         {"[reclaimd]\nbatches = 2\n 3\n",
          "r.conf:3: an indented line would continue the one above; begin it in the first column\n"},
         {"[reclaimd]\n\tbatches = 2\n",
@@ -334,7 +336,7 @@ static void what_is_no_text_is_refused(void **state)
                                 "r.conf:3: the line holds a NUL byte; this is no text file\n");
     big = malloc(CONFIG_FILE_BYTES_MAX + 100);
     assert_non_null(big);
-    memset(big, '#', CONFIG_FILE_BYTES_MAX + 100);
+    memset(big, 'x', CONFIG_FILE_BYTES_MAX + 100);
     write_bytes(main_file, big, CONFIG_FILE_BYTES_MAX + 100);
     of_size = load_errors();
     assert_string_equal(of_size, "r.conf: the file is larger than 1048576 bytes\n");

@@ -516,10 +516,20 @@ static void a_reload_tells_what_changed_and_what_is_kept(void **state)
     assert_int_equal(changes.n, 2);
     assert_true(changes.items[0].kept && changes.items[1].kept);
     parameter_changes_deinit(&changes);
+    /* Once, although the old file, the new one and the runtime layer all speak of a. */
+    set(PARAMETER_RUNTIME, "a", "flood-bytes", "1M");
+    replace_file(layer_of("2s", "4s"), &changes);
+    assert_int_equal(changes.n, 4);
+    assert_string_equal(changes.items[1].arena, "a");
+    assert_string_equal(changes.items[1].after, "4s");
+    assert_string_equal(changes.items[2].parameter->name, "flood-bytes");
+    assert_true(changes.items[2].kept);
+    parameter_changes_deinit(&changes);
+    reset("a", NULL);
     replace_file(layer_of("2s", NULL), &changes);
     assert_int_equal(changes.n, 3);
     assert_string_equal(changes.items[1].arena, "a");
-    assert_string_equal(changes.items[1].before, "3s");
+    assert_string_equal(changes.items[1].before, "4s");
     assert_string_equal(changes.items[1].after, "2s");
     parameter_changes_deinit(&changes);
 }
