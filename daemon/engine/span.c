@@ -207,11 +207,11 @@ static void span_reserve(struct heap *h, uint32_t chunk, unsigned class_index, s
     struct span *s = &h->spans[chunk];
     unsigned n_objects = 0, n_words = c->n;
 
-    if (h->kept[class_index] == chunk)
-        h->kept[class_index] = 0;
     for (unsigned i = 0; i < OPEN_WORDS && !c->full; i++)
         s->open[i] = span_choose(h, chunk * ABI_BLOCKS_PER_CHUNK + i * 64, h->patterns[class_index] + i * 64, s->open[i],
                                  h->object_bytes[s->tag], c, &n_objects);
+    if (n_objects > 0 && h->kept[class_index] == chunk)
+        h->kept[class_index] = 0;
     s->n_free = (uint16_t)(s->n_free - n_objects);
     s->n_reserved = (uint16_t)(s->n_reserved + (c->n - n_words));
     if (s->n_free == 0)
@@ -222,15 +222,19 @@ unsigned heap_reserve(struct heap *h, unsigned class_index, uint64_t *words, uns
                       int *ret_error)
 {
     struct choice c = { .words = words, .n_max = n_words, .bytes_left = max_bytes };
+    uint64_t first_bytes;
     int r = -EINVAL;
 
     if (class_index >= ABI_CLASS_EXTENT) {
         *ret_error = r;
         return 0;
     }
+    first_bytes = (uint64_t)mask_count(h->patterns[class_index][0]) * abi_class_bytes(class_index);
     while (c.n < n_words && !c.full) {
         uint32_t chunk = h->ripe[class_index].first;
 
+        if (!chunk && c.n > 0 && c.bytes_left < first_bytes)
+            break; /* a new span's first word would be too much */
         r = chunk ? 0 : span_new(h, class_index, &chunk);
         if (r < 0)
             break;
