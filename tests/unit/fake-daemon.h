@@ -104,6 +104,15 @@ static inline struct abi_slot *fake_slot(struct fake *f, unsigned number)
         pthread_mutex_unlock(&(f)->lock);                                                                    \
     } while (0)
 
+/* What it saw. */
+#define fake_get(f, field)                                                                                   \
+    __extension__({                                                                                          \
+        pthread_mutex_lock(&(f)->lock);                                                                      \
+        __typeof__((f)->field) value_ = (f)->field;                                                          \
+        pthread_mutex_unlock(&(f)->lock);                                                                    \
+        value_;                                                                                              \
+    })
+
 /* How often the eventfd was written since the last call. */
 static inline uint64_t fake_bells(struct fake *f)
 {
@@ -348,12 +357,12 @@ static inline void fake_lane_serve(struct fake *f, struct abi_lane *lane)
 
     if (ask >> 48 != load_relaxed(&lane->answer) >> 48) {
         f->n_asks++;
-        store_relaxed(&f->last_ask, ask);
+        f->last_ask = ask;
         if (!f->answer_error)
             fake_refill(f, lane, ask >> 32 & 0xff, (uint32_t)ask, f->answer_words);
         store_release(&lane->answer, ask >> 48 << 48 | (uint32_t)-f->answer_error);
     }
-    if (load_relaxed(&f->collects) && lane->head - lane->tail > 1)
+    if (f->collects && lane->head - lane->tail > 1)
         store_release(&lane->tail, lane->head - 1);
     full_fence();
     if (load_relaxed(&lane->waiting)) {
@@ -361,7 +370,7 @@ static inline void fake_lane_serve(struct fake *f, struct abi_lane *lane)
         futex_wake_all(&lane->wake);
     }
     if (ticket >> 32 != lane->ticket_done && (ticket & 0xff)) {
-        store_relaxed(&f->last_ticket, ticket);
+        f->last_ticket = ticket;
         lane->ticket_error = f->ticket_error;
         store_release(&lane->ticket_done, (uint32_t)(ticket >> 32));
         futex_wake_all(&lane->ticket_done);
@@ -376,8 +385,10 @@ static inline void *fake_server(void *arg)
     while (load_acquire(&f->serving)) {
         (void)poll(&fd, 1, 10);
         (void)fake_bells(f);
+        pthread_mutex_lock(&f->lock);
         for (unsigned i = 0; i < FAKE_LANES; i++)
             fake_lane_serve(f, fake_lane(f, i));
+        pthread_mutex_unlock(&f->lock);
     }
     return NULL;
 }

@@ -94,7 +94,7 @@ static void test_alloc_all_sizes(void **state)
     char *end = (char *)FAKE_BASE + FAKE_ARENA_BYTES, *last_end = (char *)FAKE_BASE + 65536;
 
     fake_serve(x->f);
-    x->f->answer_words = 1;
+    fake_set(x->f, answer_words, 1);
     for (size_t bytes = 1; bytes <= 20000; bytes += bytes < 4200 ? 7 : 1031) {
         char *p = reclaim_alloc(x->l, bytes);
 
@@ -114,13 +114,13 @@ static void test_alloc_asks(void **state)
 
     fake_serve(x->f);
     assert_non_null(reclaim_alloc(x->l, 100));
-    assert_int_equal(x->f->last_ask & 0xffffffffffff, (uint64_t)abi_class_of(100) << 32);
+    assert_int_equal(fake_get(x->f, last_ask) & 0xffffffffffff, (uint64_t)abi_class_of(100) << 32);
     assert_int_equal(reclaim_read_lock(x->l), 0);
     assert_non_null(reclaim_alloc(x->l, 3 * 4096 + 1));
-    assert_int_equal(x->f->last_ask & 0xffffffffffff,
+    assert_int_equal(fake_get(x->f, last_ask) & 0xffffffffffff,
                      (uint64_t)ABI_ASK_IN_SECTION << 40 | (uint64_t)ABI_CLASS_EXTENT << 32 | 4);
     reclaim_read_unlock(x->l);
-    assert_int_equal(x->f->n_asks, 2);
+    assert_int_equal(fake_get(x->f, n_asks), 2);
     assert_int_equal(x->shared->waiting, 0);
 }
 
@@ -139,12 +139,12 @@ static void test_alloc_errors(void **state)
     alloc_fails(x, 0, EINVAL);
     alloc_fails(x, FAKE_ARENA_BYTES + 1, EINVAL);
     alloc_fails(x, SIZE_MAX, EINVAL);
-    x->f->answer_error = -ENOMEM;
+    fake_set(x->f, answer_error, -ENOMEM);
     alloc_fails(x, 64, ENOMEM);
     alloc_fails(x, 5000, ENOMEM);
-    x->f->answer_error = 0;
+    fake_set(x->f, answer_error, 0);
     assert_non_null(reclaim_alloc(x->l, 64)); /* and again, once there is some */
-    x->f->answer_words = 0;
+    fake_set(x->f, answer_words, 0);
     alloc_fails(x, 128, ENOMEM); /* a daemon that answers with nothing does not make us loop */
     store_release(&x->shared->evicted, 1u);
     alloc_fails(x, 256, ESHUTDOWN);
@@ -329,7 +329,7 @@ static void test_defer_waits_for_room(void **state)
 
     fill_ring(x);
     assert_int_equal(reclaim_defer_free(x->l, at(ABI_FIRST_BLOCK + 1023 * 2, 5)), 0); /* the open one still takes bits */
-    store_relaxed(&x->f->collects, true);
+    fake_set(x->f, collects, true);
     fake_serve(x->f);
     assert_int_equal(reclaim_read_lock(x->l), 0); /* for a collect also in a section */
     for (uint32_t i = 0; i < 3 * ABI_RING_RECORDS; i++)
@@ -351,7 +351,7 @@ static void test_defer_over_limit(void **state)
     assert_int_equal(reclaim_defer_free(x->l, at(200, 1)), -EDEADLK);
     assert_int_equal(x->shared->head, ABI_RING_RECORDS);
     reclaim_read_unlock(x->l);
-    store_relaxed(&x->f->collects, true);
+    fake_set(x->f, collects, true);
     assert_int_equal(reclaim_defer_free(x->l, at(200, 1)), 0); /* outside it waits, and the daemon makes room */
     assert_int_equal(ring(x, ABI_RING_RECORDS), abi_word(200, 2));
 }
@@ -434,13 +434,13 @@ static void test_tickets(void **state)
 
     fake_serve(x->f);
     assert_int_equal(reclaim_synchronize(x->l, 0, NULL), 0);
-    assert_int_equal(x->f->last_ticket, 1ull << 32 | ABI_TICKET_SYNCHRONIZE);
+    assert_int_equal(fake_get(x->f, last_ticket), 1ull << 32 | ABI_TICKET_SYNCHRONIZE);
     assert_int_equal(reclaim_synchronize(x->l, RECLAIM_EXPEDITED, &minute), 0);
-    assert_int_equal(x->f->last_ticket, 2ull << 32 | ABI_TICKET_SYNCHRONIZE_EXPEDITED);
+    assert_int_equal(fake_get(x->f, last_ticket), 2ull << 32 | ABI_TICKET_SYNCHRONIZE_EXPEDITED);
     assert_int_equal(reclaim_barrier(x->l, &minute), 0);
-    assert_int_equal(x->f->last_ticket, 3ull << 32 | ABI_TICKET_BARRIER);
+    assert_int_equal(fake_get(x->f, last_ticket), 3ull << 32 | ABI_TICKET_BARRIER);
     assert_int_equal(reclaim_synchronize(x->l, 2, NULL), -EINVAL);
-    x->f->ticket_error = -ESHUTDOWN;
+    fake_set(x->f, ticket_error, -ESHUTDOWN);
     assert_int_equal(reclaim_barrier(x->l, NULL), -ESHUTDOWN);
     assert_int_equal(x->shared->ticket_waiting, 0);
 }
@@ -460,7 +460,7 @@ static void test_ticket_timeouts(void **state)
     assert_int_equal(x->shared->ticket >> 32, 3);
     fake_serve(x->f);
     assert_int_equal(reclaim_barrier(x->l, &ages), 0);
-    assert_int_equal(x->f->last_ticket, 4ull << 32 | ABI_TICKET_BARRIER);
+    assert_int_equal(fake_get(x->f, last_ticket), 4ull << 32 | ABI_TICKET_BARRIER);
 }
 
 /* In a section of any arena, waiting could never end. */
@@ -508,7 +508,7 @@ static void test_cookies(void **state)
     store_release(&x->f->domain->completed, (uint64_t)9);
     fake_serve(x->f);
     assert_int_equal(reclaim_gp_wait(x->l, cookie, NULL), 0);
-    assert_int_equal(x->f->last_ticket & 0xff, ABI_TICKET_GP_WAIT);
+    assert_int_equal(fake_get(x->f, last_ticket) & 0xff, ABI_TICKET_GP_WAIT);
 }
 
 /* Who publishes pairs with who reads: used as written, C11. */
