@@ -31,6 +31,7 @@ static bool line_read(struct config_reader *reader, char *buffer, size_t size, s
     return true;
 }
 
+/* Both signs, as inih has it; after a value only ";" begins one, and only after a blank. */
 static bool is_comment(const char *text)
 {
     return *text == '#' || *text == ';';
@@ -59,6 +60,10 @@ static int section_parse(struct config_reader *reader, char *text, struct error_
     return 0;
 }
 
+/*
+ * Until the line has proved to be a section, its keys belong to none: they are skipped, as complaining of
+ * each would bury the one mistake that there is.
+ */
 static void section_begin(struct config_reader *reader, char *line)
 {
     struct error_line why = {.text = "the section has no ']' at its end; write [reclaimd] or [arena NAME]"};
@@ -130,6 +135,10 @@ static void end_check(const struct config_reader *reader)
                           CONFIG_FILE_BYTES_MAX);
 }
 
+/*
+ * inih's buffer is also ours: a line that it may see is left in it, for any other it finds an empty string,
+ * and the end of the file is NULL. A carriage return at the end is a blank to inih.
+ */
 char *config_reader_read(char *buffer, int size, void *stream)
 {
     struct config_reader *reader = stream;

@@ -22,6 +22,10 @@ struct config_parse {
     bool out_of_memory;
 };
 
+/*
+ * Never fails: a mistake whose words cannot be kept is still counted, and a configuration with a count is
+ * not used.
+ */
 void config_errors_add(struct config_errors *errors, const char *file, unsigned line, const char *format, ...)
 {
     _cleanup_free_ char *words = NULL;
@@ -57,6 +61,7 @@ void config_errors_deinit(struct config_errors *errors)
     *errors = (struct config_errors){};
 }
 
+/* Linear: arenas made at start are named by hand. */
 const struct config_arena *config_arenas_find(const struct config_arenas *arenas, const char *name)
 {
     for (size_t i = 0; i < arenas->n; i++)
@@ -83,6 +88,10 @@ static struct config_arena *arenas_need(struct config_arenas *arenas, const char
     return arena;
 }
 
+/*
+ * The same bounds for file and command line: those of what can be mapped at all. arena-size-max is not for
+ * us.
+ */
 int config_arena_size_parse(const char *text, uint64_t *ret_bytes, struct error_line *ret_why)
 {
     char min[FORMAT_BYTES], max[FORMAT_BYTES];
@@ -102,6 +111,7 @@ int config_arena_size_parse(const char *text, uint64_t *ret_bytes, struct error_
     return 0;
 }
 
+/* A later file, and --arena, replace the size and with it the place that is told of it. */
 int config_arenas_put(struct config_arenas *arenas, const char *name, uint64_t size_bytes, const char *file,
                       unsigned line)
 {
@@ -141,6 +151,7 @@ static bool is_duplicate(struct config_parse *parse, const char *name, const cha
     return true;
 }
 
+/* An arena's size is no parameter: it cannot change, so it is in none of the layers. */
 static int size_set(struct config_parse *parse, const char *text, struct error_line *ret_why)
 {
     const struct config_reader *reader = &parse->reader;
@@ -156,6 +167,10 @@ static int size_set(struct config_parse *parse, const char *text, struct error_l
     return config_arenas_put(&parse->config->arenas, reader->arena, bytes, reader->file, reader->line);
 }
 
+/*
+ * The scope is checked here as well as in the layer, since a file has other words for where a parameter
+ * belongs.
+ */
 static int parameter_key_set(struct config_parse *parse, const char *name, const char *text,
                              struct error_line *ret_why)
 {
@@ -207,6 +222,10 @@ static int key_handle(void *user, const char *no_section, const char *name, cons
     return 1;
 }
 
+/*
+ * A file that cannot be opened is a mistake like any other, told with the rest. Only want of memory ends the
+ * reading.
+ */
 static int file_parse(struct config *config, const char *file, bool must_exist, struct config_errors *errors)
 {
     _cleanup_fclose_ FILE *stream = fopen(file, "re");
@@ -227,6 +246,7 @@ static int file_parse(struct config *config, const char *file, bool must_exist, 
     return r == -2 || parse.out_of_memory ? -ENOMEM : 0;
 }
 
+/* No hidden ones, and nothing that an editor or a package manager leaves beside them. */
 static int is_drop_in(const struct dirent *entry)
 {
     size_t n = strlen(entry->d_name);
@@ -240,6 +260,7 @@ static int name_compare(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* One that vanishes between listing and opening is told: somebody is writing at this moment. */
 static int drop_in_parse(struct config *config, const char *directory, const char *name,
                          struct config_errors *errors)
 {
@@ -252,6 +273,7 @@ static int drop_in_parse(struct config *config, const char *directory, const cha
     return file_parse(config, path, true, errors);
 }
 
+/* No directory is no drop-ins; one that cannot be read would silently lose what it says. */
 static int drop_ins_parse(struct config *config, const char *file, struct config_errors *errors)
 {
     _cleanup_free_ struct dirent **entries = NULL;
@@ -280,6 +302,10 @@ static int drop_ins_parse(struct config *config, const char *file, struct config
     return r;
 }
 
+/*
+ * All files are read even after a mistake in the first, so that one round of corrections is enough. What
+ * was read goes to the caller only when nothing at all was wrong.
+ */
 int config_load(const char *file, bool file_must_exist, struct config *ret, struct config_errors *errors)
 {
     _cleanup_(config_deinit) struct config config = {};

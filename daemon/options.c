@@ -35,6 +35,7 @@ static const struct option long_options[] = {
     {},
 };
 
+/* For the nearest name; the empty row at the end is the NULL that it needs. */
 static const char *option_name_get(size_t i)
 {
     return long_options[i].name;
@@ -61,6 +62,10 @@ void options_print_help(FILE *stream)
                   RECLAIMD_CONFIG_FILE);
 }
 
+/*
+ * Checked to its value now, so that a mistake on the command line is told as one, with its own exit status,
+ * before any file is looked at. Name and value are one allocation.
+ */
 static int set_add(struct options *options, const char *text, struct error_line *ret_why)
 {
     struct parameter_assignment *sets;
@@ -88,6 +93,10 @@ static int set_add(struct options *options, const char *text, struct error_line 
     return 0;
 }
 
+/*
+ * Twice the same name is more likely a slip than a wish; files, which may correct each other, are read
+ * otherwise.
+ */
 static int arena_add(struct options *options, const char *text, struct error_line *ret_why)
 {
     char name[ARENA_NAME_BYTES];
@@ -108,6 +117,7 @@ static int arena_add(struct options *options, const char *text, struct error_lin
     return config_arenas_put(&options->arenas, name, bytes, NULL, 0);
 }
 
+/* The five that the daemon uses, by the names that syslog(3) and systemd give them. */
 static int log_level_set(struct options *options, const char *text, struct error_line *ret_why)
 {
     static const char *const words[] = {
@@ -125,6 +135,7 @@ static int log_level_set(struct options *options, const char *text, struct error
                           text_quote(text).text);
 }
 
+/* An empty value is what an unset variable in a script leaves behind; it is never meant. */
 static int text_set(const char **ret, const char *option, const char *text, struct error_line *ret_why)
 {
     if (!*text)
@@ -185,6 +196,10 @@ static int option_apply(struct options *options, int option, char *argv[], struc
     }
 }
 
+/*
+ * Of the options that end early the one that does least counts: --help before --version before
+ * --print-config before --check-config. What was collected is the caller's only when all of it was right.
+ */
 int options_parse(int argc, char *argv[], struct options *ret, struct error_line *ret_why)
 {
     _cleanup_(options_deinit) struct options options = {
@@ -208,6 +223,7 @@ int options_parse(int argc, char *argv[], struct options *ret, struct error_line
     return 0;
 }
 
+/* Also for options that were never filled, or only in part. */
 void options_deinit(struct options *options)
 {
     for (size_t i = 0; i < options->n_sets; i++)

@@ -37,6 +37,7 @@ static struct parameter_change *changes_add(struct parameter_changes *changes,
     return change;
 }
 
+/* Back to the form that the store wants: NULL for the daemon. */
 static const char *change_arena(const struct parameter_change *change)
 {
     return *change->arena ? change->arena : NULL;
@@ -75,6 +76,7 @@ static int transaction_name(struct transaction *transaction, const struct parame
     return 0;
 }
 
+/* Also gives each setting its whole new content: a reset leaves no old value behind. */
 static void transaction_apply(const struct transaction *transaction)
 {
     /* Only the file layer owns file names, and it is never changed in this way. */
@@ -97,6 +99,9 @@ static void transaction_run(const struct transaction *transaction, const struct 
         memcpy(transaction->part->settings, saved.settings, sizeof(saved.settings));
 }
 
+/*
+ * Fills the transaction, and one change each in the order given, which is the order in which they are told.
+ */
 static int assignments_check(struct transaction *transaction, const char *arena,
                              const struct parameter_assignment *assignments, size_t n,
                              struct parameter_changes *changes, struct error_line *ret_why)
@@ -117,6 +122,10 @@ static int assignments_check(struct transaction *transaction, const char *arena,
     return 0;
 }
 
+/*
+ * The part is made even for a dry run, as it is where the change is tried; an empty part says nothing and
+ * costs nothing.
+ */
 int parameter_store_set(struct parameter_store *store, enum parameter_source source, const char *arena,
                         const struct parameter_assignment *assignments, size_t n, bool dry_run,
                         struct parameter_changes *ret_changes, struct error_line *ret_why)
@@ -159,6 +168,10 @@ static int names_check(struct transaction *transaction, const char *arena, const
     return r;
 }
 
+/*
+ * An arena that has no part has nothing to reset, which is no error: the answer is the values as they are.
+ * The empty part stands in, and is thrown away with whatever was done to it.
+ */
 int parameter_store_reset(struct parameter_store *store, const char *arena, const char *const *names,
                           size_t n, bool dry_run, struct parameter_changes *ret_changes,
                           struct error_line *ret_why)
@@ -238,6 +251,10 @@ static int reload_compare_arenas(const struct parameter_store *before, const str
     return r;
 }
 
+/*
+ * The daemon's values first, then each arena that the old file, the new file or the runtime layer speaks
+ * of, once.
+ */
 static int reload_compare_all(const struct parameter_store *before, const struct parameter_store *after,
                               struct parameter_changes *changes)
 {
@@ -269,6 +286,10 @@ static void reload_note_below(const struct parameter_store *after, struct parame
     }
 }
 
+/*
+ * The comparison is between this store and a copy that differs in one pointer, so nothing is exchanged
+ * before everything has been told; only then does the old layer go.
+ */
 int parameter_store_replace_file(struct parameter_store *store, struct parameter_layer *layer,
                                  struct parameter_changes *ret_changes)
 {

@@ -41,6 +41,7 @@ char *parameter_origin_format(const struct parameter_origin *origin, char ret[st
     }
 }
 
+/* Empty; its parts are made as they are first named. */
 int parameter_layer_new(struct parameter_layer **ret)
 {
     struct parameter_layer *layer = calloc(1, sizeof(*layer));
@@ -51,6 +52,7 @@ int parameter_layer_new(struct parameter_layer **ret)
     return 0;
 }
 
+/* Only settings of the file layer own anything. */
 static struct parameter_part *part_free(struct parameter_part *part)
 {
     for (size_t i = 0; i < N_PARAMETERS; i++)
@@ -73,6 +75,7 @@ struct parameter_layer *parameter_layer_free(struct parameter_layer *layer)
     return NULL;
 }
 
+/* Linear over the arenas that somebody gave parameters of their own: few, and never on a hot path. */
 struct parameter_part *parameter_layer_part(const struct parameter_layer *layer, const char *arena)
 {
     const char *name = arena ? arena : "";
@@ -102,6 +105,10 @@ int parameter_layer_need_part(struct parameter_layer *layer, const char *arena, 
     return 0;
 }
 
+/*
+ * An arena that could set what is the daemon's would look as if it had been heard; so it is refused, and
+ * the words say where it belongs.
+ */
 int parameter_scope_find(const char *arena, const char *name, const struct parameter **ret,
                          struct error_line *ret_why)
 {
@@ -118,6 +125,7 @@ int parameter_scope_find(const char *arena, const char *name, const struct param
     return 0;
 }
 
+/* Name, scope, value: the checks that need no layer, in the order in which a person would want them told. */
 int parameter_assignment_check(const char *arena, const char *name, const char *text,
                                const struct parameter **ret_parameter, struct parameter_value *ret_value,
                                struct error_line *ret_why)
@@ -135,6 +143,7 @@ int parameter_assignment_check(const char *arena, const char *name, const char *
     return 0;
 }
 
+/* Everything that can fail comes first, so a setting is never half replaced. */
 int parameter_layer_set(struct parameter_layer *layer, const char *arena, const char *name, const char *text,
                         const char *file, unsigned line, struct error_line *ret_why)
 {
@@ -157,6 +166,7 @@ int parameter_layer_set(struct parameter_layer *layer, const char *arena, const 
     return 0;
 }
 
+/* For whoever fills the layer, to see what an earlier line or file has said. */
 bool parameter_layer_find(const struct parameter_layer *layer, const char *arena,
                           const struct parameter *parameter, struct parameter_origin *ret)
 {
@@ -169,6 +179,7 @@ bool parameter_layer_find(const struct parameter_layer *layer, const char *arena
     return true;
 }
 
+/* Skips the daemon's part, wherever in the list it came to be. */
 const char *parameter_layer_arena(const struct parameter_layer *layer, size_t i)
 {
     for (const struct parameter_part *part = layer->parts; part; part = part->next)
@@ -190,6 +201,7 @@ static int built_in_fill(struct parameter_layer *layer)
     return 0;
 }
 
+/* A store always has all of its layers, empty ones too, so that nobody has to ask. */
 int parameter_store_new(struct parameter_store **ret)
 {
     struct parameter_store *store = calloc(1, sizeof(*store));
@@ -217,6 +229,7 @@ struct parameter_store *parameter_store_free(struct parameter_store *store)
     return NULL;
 }
 
+/* What one layer says for exactly this arena, or for the daemon. */
 static const struct parameter_setting *setting_find(const struct parameter_layer *layer, const char *arena,
                                                     size_t index)
 {
@@ -244,6 +257,7 @@ const struct parameter_setting *parameter_store_find(const struct parameter_stor
     __builtin_unreachable(); /* the built-in layer sets everything */
 }
 
+/* Fills the fields of one scope; the others of the table belong to the other struct. */
 static void effective_store(const struct parameter_store *store, const char *arena,
                             enum parameter_scope scope, void *target)
 {
@@ -253,12 +267,17 @@ static void effective_store(const struct parameter_store *store, const char *are
                                   target);
 }
 
+/*
+ * Zeroed first: padding and the unused end of a name are the same each time, so that two snapshots can be
+ * compared as bytes.
+ */
 void parameters_effective_daemon(const struct parameter_store *store, struct daemon_parameters *ret)
 {
     memset(ret, 0, sizeof(*ret));
     effective_store(store, NULL, PARAMETER_SCOPE_DAEMON, ret);
 }
 
+/* An arena that no layer speaks of has the values that arenas begin with. */
 void parameters_effective_arena(const struct parameter_store *store, const char *arena,
                                 struct arena_parameters *ret)
 {
@@ -281,6 +300,7 @@ const struct parameter_layer *parameter_store_file(const struct parameter_store 
     return store->layers[PARAMETER_FILE];
 }
 
+/* What the files say for that name stays: it is for any arena that will have it. */
 void parameter_store_forget_arena(struct parameter_store *store, const char *arena)
 {
     for (struct parameter_part **at = &store->layers[PARAMETER_RUNTIME]->parts; *at; at = &(*at)->next)

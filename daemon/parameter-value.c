@@ -25,7 +25,10 @@ uint64_t parameter_share_bytes(struct parameter_share share, uint64_t whole_byte
     return whole_bytes / 100 * share.value + whole_bytes % 100 * share.value / 100;
 }
 
-/* A bare number in the way the parameter's values are written. */
+/*
+ * A bare number in the way the parameter's values are written. The same function writes values, bounds and
+ * ranges, so they look alike in every message.
+ */
 static const char *number_format(const struct parameter *parameter, uint64_t number, bool is_percent,
                                  char ret[static FORMAT_BYTES])
 {
@@ -40,6 +43,7 @@ static const char *number_format(const struct parameter *parameter, uint64_t num
     return ret;
 }
 
+/* All of a choice's words; the table's are few and short enough, and a test formats each. */
 static char *choices_format(const struct parameter *parameter, char ret[static PARAMETER_RANGE_BYTES])
 {
     size_t n = 0;
@@ -50,6 +54,7 @@ static char *choices_format(const struct parameter *parameter, char ret[static P
     return ret;
 }
 
+/* A type with words of its own shows those; all the others are two bounds. */
 char *parameter_range_format(const struct parameter *parameter, char ret[static PARAMETER_RANGE_BYTES])
 {
     char min[FORMAT_BYTES], max[FORMAT_BYTES];
@@ -74,6 +79,10 @@ char *parameter_range_format(const struct parameter *parameter, char ret[static 
     }
 }
 
+/*
+ * Exactly the word: a choice is written by programs as often as by people, and there is one way to read it
+ * back.
+ */
 static int choice_parse(const struct parameter *parameter, const char *text, struct parameter_value *value,
                         struct error_line *ret_why)
 {
@@ -101,7 +110,10 @@ static int group_parse(const struct parameter *parameter, const char *text, stru
     return 0;
 }
 
-/* The words that stand beside a type's values. */
+/*
+ * The words that stand beside a type's values. Tried first and only where the row allows it. No number can
+ * be mistaken for them: both are above every range, which range_check() makes sure of.
+ */
 static bool special_parse(const struct parameter *parameter, const char *text, struct parameter_value *value)
 {
     if (parameter->special & PARAMETER_MAY_BE_OFF && strcmp(text, "off") == 0)
@@ -143,6 +155,7 @@ static int number_parse(const struct parameter *parameter, const char *text, str
     }
 }
 
+/* "drain-interval: '5us' is below 1ms; range 1ms..1h": the bound that was passed, then both. */
 static int range_complain(const struct parameter *parameter, const char *text, const char *relation,
                           const char *bound, struct error_line *ret_why)
 {
@@ -152,6 +165,7 @@ static int range_complain(const struct parameter *parameter, const char *text, c
                           text_quote(text).text, relation, bound, parameter_range_format(parameter, range));
 }
 
+/* A share has two ranges: the row holds the one in bytes, and a percentage is always 1..100. */
 static int range_check(const struct parameter *parameter, const char *text,
                        const struct parameter_value *value, struct error_line *ret_why)
 {
@@ -168,6 +182,9 @@ static int range_check(const struct parameter *parameter, const char *text,
     return 0;
 }
 
+/*
+ * What is wrong with the form, by the kind that the text seems to be: with a % it was meant as a percentage.
+ */
 static int number_complain(const struct parameter *parameter, const char *text, int error, bool is_percent,
                            struct error_line *ret_why)
 {
@@ -186,6 +203,7 @@ static int number_complain(const struct parameter *parameter, const char *text, 
                                                                        : "");
 }
 
+/* Everything goes through here: files, --set, the wire. So every one of them gives the same answer. */
 int parameter_value_parse(const struct parameter *parameter, const char *text, struct parameter_value *ret,
                           struct error_line *ret_why)
 {
@@ -211,6 +229,7 @@ int parameter_value_parse(const struct parameter *parameter, const char *text, s
     return r;
 }
 
+/* The inverse. What it writes is what list-parameters shows, and what --print-config writes into a file. */
 char *parameter_value_format(const struct parameter *parameter, const struct parameter_value *value,
                              char ret[static PARAMETER_TEXT_BYTES])
 {
@@ -237,6 +256,10 @@ assert_cc((int)FORMAT_BYTES <= (int)PARAMETER_TEXT_BYTES);
 assert_cc(sizeof(enum gp_wait) == sizeof(int) && sizeof(enum wake_from_gp) == sizeof(int));
 assert_cc(sizeof(enum stall_action) == sizeof(int) && sizeof(enum memory_pressure) == sizeof(int));
 
+/*
+ * The one place, with its inverse below, that knows which field has which type; the rows' offsets are typed
+ * by it.
+ */
 void parameter_value_store(const struct parameter *parameter, const struct parameter_value *value,
                            void *target)
 {
@@ -260,6 +283,10 @@ void parameter_value_store(const struct parameter *parameter, const struct param
     }
 }
 
+/*
+ * A group that is off is an empty name in the struct, so that whoever uses it needs no second word for
+ * "none"; here it becomes the special again.
+ */
 void parameter_value_load(const struct parameter *parameter, const void *from, struct parameter_value *ret)
 {
     const void *field = (const char *)from + parameter->offset;

@@ -12,6 +12,10 @@
 #define MIB(n) (UINT64_C(n) << 20)
 #define TIB(n) (UINT64_C(n) << 40)
 
+/*
+ * The table's columns. A macro a type keeps unit, range and field together, so that a row reads as one
+ * sentence and cannot name a range in the wrong unit.
+ */
 #define ARENA(field) .scope = PARAMETER_SCOPE_ARENA, .offset = offsetof(struct arena_parameters, field)
 #define DAEMON(field) .scope = PARAMETER_SCOPE_DAEMON, .offset = offsetof(struct daemon_parameters, field)
 #define TIME(from, to) .type = PARAMETER_TIME, .unit = "", .min = (from), .max = (to)
@@ -23,6 +27,7 @@
 #define CHOICE(words) .type = PARAMETER_CHOICE, .unit = "", .max = ARRAY_SIZE(words) - 2, .choices = (words)
 #define GROUP .type = PARAMETER_GROUP, .unit = ""
 
+/* The words of each choice, in its enum's order; the assertions below catch one that was forgotten. */
 static const char *const gp_wait_words[] = {"poll", "callback", NULL};
 static const char *const wake_from_gp_words[] = {"no", "yes", "auto", NULL};
 static const char *const stall_action_words[] = {"report", "kill", NULL};
@@ -114,6 +119,7 @@ const struct parameter *parameter_get(size_t i)
     return i < N_PARAMETERS ? &table[i] : NULL;
 }
 
+/* Only rows of the table are ever handed out, so the difference is one. */
 size_t parameter_index(const struct parameter *parameter)
 {
     return (size_t)(parameter - table);
@@ -124,6 +130,7 @@ static const char *name_get(size_t i)
     return i < N_PARAMETERS ? table[i].name : NULL;
 }
 
+/* Linear: a table of thirty is searched faster than anything else could be set up. */
 int parameter_find(const char *name, const struct parameter **ret, struct error_line *ret_why)
 {
     const char *near;
@@ -153,6 +160,7 @@ const char *parameter_type_to_string(enum parameter_type type)
     return type >= 0 && type < PARAMETER_TYPE_MAX ? words[type] : NULL;
 }
 
+/* The built-in texts are checked by a test, so they cannot fail here. */
 static void defaults_store(enum parameter_scope scope, void *target)
 {
     for (size_t i = 0; i < N_PARAMETERS; i++)

@@ -7,6 +7,7 @@
 
 #include "basic/cleanup.h"
 
+/* The command line stands above the files here too. */
 static int arenas_merge(struct config_arenas *arenas, const struct config_arenas *over)
 {
     int r = 0;
@@ -30,6 +31,7 @@ static int sets_apply(struct parameter_store *store, const struct options *optio
     return r;
 }
 
+/* A load is a reload of an empty store: one path, so the two cannot come to differ. */
 int settings_load(const struct options *options, struct settings *ret, struct config_errors *errors)
 {
     _cleanup_(settings_deinit) struct settings settings = {};
@@ -48,6 +50,9 @@ int settings_load(const struct options *options, struct settings *ret, struct co
     return 0;
 }
 
+/*
+ * The steps that can fail build something new beside what is in force; the exchange at the end cannot fail.
+ */
 int settings_reload(struct settings *settings, const struct options *options,
                     struct parameter_changes *ret_changes, struct config_errors *errors)
 {
@@ -74,6 +79,7 @@ void settings_deinit(struct settings *settings)
     config_arenas_deinit(&settings->arenas);
 }
 
+/* The origin is a comment that inih strips, so what is printed can be read back as it is. */
 static void value_print(const struct settings *settings, const char *arena, const struct parameter *parameter,
                         FILE *stream)
 {
@@ -87,6 +93,7 @@ static void value_print(const struct settings *settings, const char *arena, cons
                   parameter_origin_format(&origin, origin_text));
 }
 
+/* Its size if it is made at start, and the values that it does not share with the daemon. */
 static void arena_print(const struct settings *settings, const char *name, FILE *stream)
 {
     const struct config_arena *arena = config_arenas_find(&settings->arenas, name);
@@ -105,6 +112,7 @@ static void arena_print(const struct settings *settings, const char *name, FILE 
         value_print(settings, name, parameter_get(i), stream);
 }
 
+/* Arenas that are made at start first, then those that only have parameters of their own. */
 void settings_print(const struct settings *settings, FILE *stream)
 {
     const struct parameter_layer *file = parameter_store_file(settings->store);
@@ -120,6 +128,7 @@ void settings_print(const struct settings *settings, FILE *stream)
             arena_print(settings, name, stream);
 }
 
+/* Each as FILE:LINE: words, the form that editors jump to. */
 void config_errors_print(const struct config_errors *errors, FILE *stream)
 {
     for (size_t i = 0; i < errors->n; i++)
@@ -153,6 +162,10 @@ static int load_and_act(const struct options *options, FILE *out, FILE *err, str
     return -1;
 }
 
+/*
+ * Help and version come before any file is read: they must work when the configuration is what is broken.
+ * Usage errors go to err with a pointer to --help, bad files without one: help would not help.
+ */
 int settings_start(int argc, char *argv[], FILE *out, FILE *err, struct options *ret_options,
                    struct settings *ret_settings)
 {

@@ -16,6 +16,7 @@ enum {
     FRACTION_DIGITS_MAX = 9, /* more are read but do not count: 10^9 times a unit fits 128 bits */
 };
 
+/* One way to write a factor. A table of them ends with a row without a name: what a bare number counts. */
 struct unit {
     const char *name;
     uint64_t factor;
@@ -50,6 +51,7 @@ static const struct unit time_units[] = {
     {NULL, USEC_PER_SEC},
 };
 
+/* Base 1024 throughout; there is no other base, so a letter is enough. */
 static const struct unit size_units[] = {
     {"E", UINT64_C(1) << 60},
     {"P", UINT64_C(1) << 50},
@@ -75,6 +77,7 @@ static const struct {
     [PARSE_NAME_SIZE] = {"an arena and its size", "write it like routes:64M"},
 };
 
+/* Blanks may stand around numbers and units, as in "1 min 30 s". */
 static const char *skip_blanks(const char *s)
 {
     return s + strspn(s, " \t");
@@ -84,6 +87,7 @@ static const char *skip_blanks(const char *s)
 static int read_digits(const char **s, uint64_t *ret)
 {
     uint64_t number = 0;
+/* Stepped in a local: on failure the caller still points at what could not be read. */
     const char *p = *s;
 
     if (!isdigit((unsigned char)*p))
@@ -152,6 +156,7 @@ static int read_component(const char **s, const struct unit *units, bool *ret_ba
     r = read_unit(s, units, &unit);
     if (r < 0)
         return r;
+/* Neither product can overflow 128 bits: 2^64 times a week, or 10^9 times an exbibyte. */
     sum = (u128)whole * unit->factor + (u128)numerator * unit->factor / denominator;
     if (sum > UINT64_MAX)
         return -ERANGE;
@@ -186,6 +191,10 @@ static int parse_quantity(const char *text, const struct unit *units, uint64_t *
     return 0;
 }
 
+/*
+ * The largest 64-bit number is refused although it fits: elsewhere it means infinity, and whoever types it
+ * by its digits should not get that.
+ */
 int parse_usec(const char *text, uint64_t *ret_usec)
 {
     uint64_t usec;
@@ -213,6 +222,7 @@ int parse_bytes(const char *text, uint64_t *ret_bytes)
     return parse_quantity(text, size_units, ret_bytes);
 }
 
+/* The sign is required: without it 25 could as well be meant as bytes or objects. */
 int parse_percent(const char *text, unsigned *ret_percent)
 {
     uint64_t percent;
@@ -228,6 +238,7 @@ int parse_percent(const char *text, unsigned *ret_percent)
     return 0;
 }
 
+/* All the pairs that systemd takes, so that nobody has to learn which of them is ours. */
 int parse_boolean(const char *text, bool *ret_boolean)
 {
     static const char *const words[][2] = {{"no", "yes"}, {"false", "true"}, {"off", "on"},
@@ -266,6 +277,7 @@ bool arena_name_is_valid(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
 }
 
+/* The value may hold further equals signs and blanks: only its parameter knows what is right. */
 int parse_assignment(const char *text, char **ret_name, char **ret_value)
 {
     char *copy, *equals;
@@ -282,6 +294,7 @@ int parse_assignment(const char *text, char **ret_name, char **ret_value)
     return 0;
 }
 
+/* The name is copied before it is checked, and measured before it is copied: it comes from a stranger. */
 int parse_name_size(const char *text, char ret_name[static ARENA_NAME_BYTES], uint64_t *ret_bytes)
 {
     const char *colon = strchr(text, ':');
@@ -303,6 +316,10 @@ int parse_name_size(const char *text, char ret_name[static ARENA_NAME_BYTES], ui
     return 0;
 }
 
+/*
+ * A number that does not fit is one of the right kind, so the advice how to write one would mislead.
+ * Whoever knows the range says it.
+ */
 void parse_error_describe(enum parse_kind kind, int error, const char *text, struct error_line *ret_line)
 {
     if (error == -ENOMEM)
@@ -341,6 +358,7 @@ static const struct unit *size_unit(uint64_t bytes, bool exact)
     return unit;
 }
 
+/* As few digits as can be without losing any: 1536M and not 1.5G, which would have to be cut elsewhere. */
 char *format_bytes(uint64_t bytes, char ret[static FORMAT_BYTES])
 {
     const struct unit *unit = size_unit(bytes, true);
@@ -350,6 +368,7 @@ char *format_bytes(uint64_t bytes, char ret[static FORMAT_BYTES])
     return ret;
 }
 
+/* Tenths are cut, not rounded, so that what is free is never said to be more than it is. */
 char *format_bytes_human(uint64_t bytes, char ret[static FORMAT_BYTES])
 {
     const struct unit *unit = size_unit(bytes, false);

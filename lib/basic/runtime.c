@@ -34,12 +34,17 @@ static int path_join(const char *directory, const char *name, char ret[static RU
     return n_written < RUNTIME_PATH_BYTES ? 0 : -ENAMETOOLONG;
 }
 
+/*
+ * The argument first, then what the environment says of us, then where the service is, then where a user's
+ * own would be. Nothing is tried: whether anybody listens there is seen at connect().
+ */
 static int directory_find(const char *argument, char ret[static RUNTIME_PATH_BYTES])
 {
     const char *directory;
 
     if (argument)
         return *argument ? path_join(argument, NULL, ret) : -EINVAL;
+/* One variable for daemon, control tool and library alike, so that they meet. */
     directory = environment_get("RECLAIMD_RUNTIME_DIRECTORY");
     if (directory)
         return path_join(directory, NULL, ret);
@@ -50,6 +55,9 @@ static int directory_find(const char *argument, char ret[static RUNTIME_PATH_BYT
     return directory && *directory == '/' ? path_join(directory, "reclaimd", ret) : -ENXIO;
 }
 
+/*
+ * All three or none: a directory whose sockets could not be named is refused before anything is made in it.
+ */
 int runtime_paths_find(const char *argument, struct runtime_paths *ret)
 {
     struct runtime_paths paths;
@@ -68,6 +76,7 @@ int runtime_paths_find(const char *argument, struct runtime_paths *ret)
     return 0;
 }
 
+/* Each names the way out; the default is for what the functions above may come to return. */
 void runtime_error_describe(int error, struct error_line *ret_line)
 {
     switch (error) {

@@ -23,7 +23,12 @@ static struct {
     uint64_t nth;
 } armed;
 
+/*
+ * Of the armed point, in all threads together: "the third passage" means the process, not one of its
+ * threads.
+ */
 static uint64_t n_passages;
+/* Only for the first reading; a passage takes no lock. */
 static pthread_mutex_t read_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* "kill", "stop", "kill@3"; false when it is none of these. */
@@ -43,6 +48,7 @@ static bool action_parse(const char *action, int *ret_signal, uint64_t *ret_nth)
     return at[1] >= '0' && at[1] <= '9' && !*end;
 }
 
+/* The part before the colon names the point, the part after it says what happens there. */
 static enum testpoint_state variable_read(void)
 {
     const char *value = secure_getenv("RECLAIM_TEST_POINT");
@@ -56,6 +62,7 @@ static enum testpoint_state variable_read(void)
     return TESTPOINT_ARMED;
 }
 
+/* Two threads may come to their first point together: one reads, the other waits and then uses it. */
 static void state_read(bool again)
 {
     (void)pthread_mutex_lock(&read_lock);
@@ -72,6 +79,10 @@ void testpoint_reload(void)
     state_read(true);
 }
 
+/*
+ * Reached only while nothing has been read or a point is armed. raise() comes back after SIGSTOP when the
+ * test has sent SIGCONT, and never after SIGKILL.
+ */
 void testpoint_pass(const char *name)
 {
     if (load_relaxed(&testpoint_state) == TESTPOINT_UNREAD)

@@ -12,6 +12,10 @@ enum {
     NEAREST_WORD_MAX = 63, /* no name of ours is longer; bounds the stack of the distance table */
 };
 
+/*
+ * Too long a line is cut at its end: the beginning says what is wrong, the end only what would be right.
+ * Whoever needs the end keeps the parts short, which is what text_quote() is for.
+ */
 int error_line_set(struct error_line *line, int error, const char *format, ...)
 {
     if (line) {
@@ -24,6 +28,10 @@ int error_line_set(struct error_line *line, int error, const char *format, ...)
     return error;
 }
 
+/*
+ * Returned as a struct, by value, so that it can be used inside a printf without a buffer or an allocation.
+ * Other alphabets suffer too: what is quoted is for recognising, and half a character would be worse.
+ */
 struct text_quoted text_quote(const char *text)
 {
     struct text_quoted quoted;
@@ -38,6 +46,7 @@ struct text_quoted text_quote(const char *text)
     return quoted;
 }
 
+/* The cheapest of the three ways to have come here. */
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {
     return MIN(MIN(a, b), c);
@@ -46,6 +55,10 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
 /* How many single-character insertions, removals and replacements lie between two words (Levenshtein). */
 static unsigned text_distance(const char *a, const char *b)
 {
+/*
+ * One row of the usual table is enough: row[j] is the distance from what was read of a to the first j
+ * characters of b, and `diagonal` the cell that the row has just lost.
+ */
     unsigned row[NEAREST_WORD_MAX + 1];
     size_t n = strlen(b);
 
@@ -65,6 +78,7 @@ static unsigned text_distance(const char *a, const char *b)
     return row[n];
 }
 
+/* Of two that are equally near the first wins, so the order of a table is also one of likelihood. */
 const char *text_nearest(const char *word, const char *(*get)(size_t i))
 {
     size_t n_word = strnlen(word, NEAREST_WORD_MAX + 1);
@@ -89,6 +103,7 @@ const char *text_nearest(const char *word, const char *(*get)(size_t i))
     return best_distance <= MAX(n_word, (size_t)3) / 3 ? best : NULL;
 }
 
+/* Blanks as the C locale has them; nothing moves, the result points into the text. */
 char *text_strip(char *text)
 {
     char *end;
