@@ -60,7 +60,7 @@ static void write_bytes(const char *path, const void *bytes, size_t n)
 /* name: below the directory; r.conf is the main file. */
 static void write_file(const char *name, const char *text)
 {
-    char path[256];
+    char path[320];
 
     (void)snprintf(path, sizeof(path), "%s/%s", directory, name);
     write_bytes(path, text, strlen(text));
