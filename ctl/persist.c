@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The drop-in reclaimd.conf.d/50-reclaimctl.conf, which --persist writes: read whole, changed in memory,
+ * written beside its place and renamed over it, so that the daemon never reads half of one. Lines that are
+ * not ours to change stay as they are, comments too.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "basic/cleanup.h"
+#include "basic/text.h"
+#include "ctl.h"
+
+static const char default_directory[] = "/etc/reclaimd";
+static const char drop_ins[] = "reclaimd.conf.d";
+static const char file_name[] = "50-reclaimctl.conf";
+
+static const char head[] = "# Written by reclaimctl --persist, which keeps other lines as they are.\n";
+
+struct persist {
+    char path[PATH_MAX];
+    char temporary[PATH_MAX + 16];
+    bool written;
+    char **lines; /* without their newlines */
+    size_t n_lines;
+};
+
+static int persist_fail(const struct persist *p, const char *what, int error)
+{
+    return ctl_fail("--persist: cannot %s %s: %s%s", what, p->path, strerror(error),
+                    error == EACCES || error == EPERM ? "; it needs who may write there, usually root" : "");
+}
+
+const char *persist_path(const struct persist *p)
+{
+    return p->path;
+}
+
+struct persist *persist_free(struct persist *p)
+{
+    if (!p)
+        return NULL;
+    if (p->written)
+        (void)unlink(p->temporary);
+    for (size_t i = 0; i < p->n_lines; i++)
+        free(p->lines[i]);
+    free(p->lines);
+    free(p);
+    return NULL;
+}
+
+void persist_freep(struct persist **p)
+{
+    *p = persist_free(*p);
+}
+
+/* Takes the line and puts it at that place. */
+static int lines_insert(struct persist *p, size_t at, char *line)
+{
+    char **lines = line ? reallocarray(p->lines, p->n_lines + 1, sizeof(*lines)) : NULL;
+
+    if (!lines) {
+        free(line);
+        return -ENOMEM;
+    }
+    memmove(lines + at + 1, lines + at, (p->n_lines - at) * sizeof(*lines));
+    lines[at] = line;
+    p->lines = lines;
+    p->n_lines++;
+    return 0;
+}
+
+static void lines_remove(struct persist *p, size_t at)
+{
+    free(p->lines[at]);
+    memmove(p->lines + at, p->lines + at + 1, (p->n_lines - at - 1) * sizeof(*p->lines));
+    p->n_lines--;
+}
+
+static int persist_read(struct persist *p)
+{
+    _cleanup_fclose_ FILE *f = fopen(p->path, "re");
+    _cleanup_free_ char *line = NULL;
+    size_t size = 0;
+    ssize_t n;
+
+    if (!f)
+        return errno == ENOENT ? 0 : -errno;
+    while ((n = getline(&line, &size, f)) >= 0) {
+        if (n > 0 && line[n - 1] == '\n')
+            line[n - 1] = '\0';
+        if (lines_insert(p, p->n_lines, strdup(line)) < 0)
+            return -ENOMEM;
+    }
+    return ferror(f) ? -EIO : 0;
+}
+
+/* The text between the brackets, blanks made equal: "arena routes". Empty: the line begins no section. */
+static void section_of(const char *line, char *ret, size_t size)
+{
+    _cleanup_free_ char *copy = strdup(line);
+    char *end, *text, *name;
+
+    *ret = '\0';
+    if (!copy || copy[0] != '[' || !(end = strchr(copy, ']')))
+        return;
+    *end = '\0';
+    text = text_strip(copy + 1);
+    name = text + strcspn(text, " \t");
+    if (*name)
+        *name++ = '\0';
+    name = text_strip(name);
+    (void)snprintf(ret, size, "%s%s%s", text, *name ? " " : "", name);
+}
+
+static bool line_has_key(const char *line, const char *name)
+{
+    size_t n = strlen(name);
+
+    return strncmp(line, name, n) == 0 && line[n + strspn(line + n, " \t")] == '=';
+}
+
+/* The lines of one section: all that stand between its heads and the next ones, if it stands there twice too.
+ */
+struct section {
+    char name[ARENA_NAME_BYTES + 16];
+    bool inside;
+    bool found;
+    size_t end; /* behind its last line that is not empty */
+};
+
+/* Follows the lines one by one; true: this one belongs to the section, and is not its head. */
+static bool section_follow(struct section *s, const char *line, size_t at)
+{
+    char name[LINE_MAX];
+
+    if (line[0] != '[') {
+        if (s->inside && *line)
+            s->end = at + 1;
+        return s->inside;
+    }
+    section_of(line, name, sizeof(name));
+    s->inside = strcmp(name, s->name) == 0;
+    if (s->inside) {
+        s->found = true;
+        s->end = at + 1;
+    }
+    return false;
+}
+
+static void remove_key(struct persist *p, const char *section, const char *name)
+{
+    struct section s = {};
+
+    (void)snprintf(s.name, sizeof(s.name), "%s", section);
+    for (size_t i = 0; i < p->n_lines;) {
+        if (section_follow(&s, p->lines[i], i) && line_has_key(p->lines[i], name))
+            lines_remove(p, i);
+        else
+            i++;
+    }
+}
+
+static char *key_line(const struct persist_key *key)
+{
+    char *line;
+
+    return asprintf(&line, "%s = %s", key->name, key->value) < 0 ? NULL : line;
+}
+
+static char *section_line(const char *section)
+{
+    char *line;
+
+    return asprintf(&line, "[%s]", section) < 0 ? NULL : line;
+}
+
+/* At the section's end; without the section, at a new one's. */
+static int append_key(struct persist *p, const char *section, const struct persist_key *key)
+{
+    struct section s = {};
+    int r = 0;
+
+    (void)snprintf(s.name, sizeof(s.name), "%s", section);
+    for (size_t i = 0; i < p->n_lines; i++)
+        (void)section_follow(&s, p->lines[i], i);
+    if (!s.found) {
+        if (p->n_lines > 0)
+            r = lines_insert(p, p->n_lines, strdup(""));
+        if (r >= 0)
+            r = lines_insert(p, p->n_lines, section_line(section));
+        s.end = p->n_lines;
+    }
+    return r < 0 ? r : lines_insert(p, s.end, key_line(key));
+}
+
+static int change_keys(struct persist *p, const char *section, const struct persist_key *keys, size_t n)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < n && r >= 0; i++) {
+        remove_key(p, section, keys[i].name);
+        if (keys[i].value)
+            r = append_key(p, section, &keys[i]);
+    }
+    return r;
+}
+
+static int find_path(struct persist *p)
+{
+    const char *directory = getenv("RECLAIMD_CONFIG_DIRECTORY");
+    int n;
+
+    if (!directory || !*directory)
+        directory = default_directory;
+    n = snprintf(p->path, sizeof(p->path), "%s/%s", directory, drop_ins);
+    if (n < 0 || (size_t)n + sizeof(file_name) + 1 > sizeof(p->path))
+        return ctl_fail("--persist: the configuration directory's path is too long");
+    if (mkdir(p->path, 0755) < 0 && errno != EEXIST)
+        return persist_fail(p, "make", errno);
+    (void)snprintf(p->path + n, sizeof(p->path) - (size_t)n, "/%s", file_name);
+    (void)snprintf(p->temporary, sizeof(p->temporary), "%s.XXXXXX", p->path);
+    return CTL_DONE;
+}
+
+static int write_lines(const struct persist *p, FILE *f)
+{
+    if (p->n_lines == 0 || strncmp(p->lines[0], head, strlen(head) - 1) != 0)
+        (void)fputs(head, f);
+    for (size_t i = 0; i < p->n_lines; i++)
+        (void)fprintf(f, "%s\n", p->lines[i]);
+    if (fflush(f) != 0 || ferror(f) || fchmod(fileno(f), 0644) < 0 || fsync(fileno(f)) < 0)
+        return -errno;
+    return 0;
+}
+
+static int persist_write(struct persist *p)
+{
+    _cleanup_fclose_ FILE *f = NULL;
+    int fd = mkostemp(p->temporary, O_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    p->written = true;
+    f = fdopen(fd, "we");
+    if (!f) {
+        (void)fd_close(fd);
+        return -ENOMEM;
+    }
+    return write_lines(p, f);
+}
+
+/* What would not be one line, or not the same value when it is read back. */
+static int check_keys(const struct persist_key *keys, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strpbrk(keys[i].name, "\r\n=[]#;") || (keys[i].value && strpbrk(keys[i].value, "\r\n#;")))
+            return ctl_usage("--persist: '%s' cannot stand in a configuration file",
+                             text_quote(keys[i].name).text);
+    return CTL_DONE;
+}
+
+int persist_prepare(const char *arena, const struct persist_key *keys, size_t n, struct persist **ret)
+{
+    _cleanup_(persist_freep) struct persist *p = calloc(1, sizeof(*p));
+    char section[ARENA_NAME_BYTES + 16] = "reclaimd";
+    int r;
+
+    if (!p)
+        return ctl_fail("out of memory");
+    if (arena && !arena_name_is_valid(arena))
+        return ctl_usage("--arena: '%s' is no arena's name", text_quote(arena).text);
+    if (arena)
+        (void)snprintf(section, sizeof(section), "arena %s", arena);
+    if ((r = check_keys(keys, n)) != CTL_DONE || (r = find_path(p)) != CTL_DONE)
+        return r;
+    r = persist_read(p);
+    if (r < 0)
+        return persist_fail(p, "read", -r);
+    r = change_keys(p, section, keys, n);
+    if (r >= 0)
+        r = persist_write(p);
+    if (r < 0)
+        return persist_fail(p, "write", -r);
+    *ret = steal_pointer(p);
+    return CTL_DONE;
+}
+
+int persist_commit(struct persist *p)
+{
+    if (rename(p->temporary, p->path) < 0)
+        return persist_fail(p, "write", errno);
+    p->written = false;
+    return CTL_DONE;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * list-parameters, get, set, reset: the parameters.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "basic/cleanup.h"
+#include "basic/text.h"
+#include "ctl.h"
+#include "table.h"
+
+static int print_parameters(struct ctl *ctl, struct json_object *list, const char *const *columns,
+                            const char *const *members)
+{
+    _cleanup_(table_freep) struct table *t = table_new(columns);
+
+    if (ctl_print_json(ctl, list))
+        return CTL_DONE;
+    for (size_t i = 0; i < json_object_array_length(list); i++)
+        for (size_t k = 0; members[k]; k++)
+            table_add(t, ctl_text(json_object_array_get_idx(list, i), members[k]));
+    return table_print(t, ctl->out, !ctl->no_legend) < 0 ? ctl_fail("out of memory") : CTL_DONE;
+}
+
+static int list(struct ctl *ctl, struct json_object *parameters, const char *const *columns,
+                const char *const *members)
+{
+    struct json_object *reply;
+    int status = ctl_call(ctl, CTL_INTERFACE ".ListParameters", parameters, &reply);
+
+    if (status != CTL_DONE)
+        return status;
+    status = print_parameters(ctl, ctl_at(reply, "parameters"), columns, members);
+    (void)json_object_put(reply);
+    return status;
+}
+
+int verb_list_parameters(struct ctl *ctl, int argc, char **argv)
+{
+    static const char *const columns[] = {"NAME",   "VALUE", "DEFAULT",     "SCOPE",
+                                          "ORIGIN", "RANGE", "DESCRIPTION", NULL};
+    static const char *const members[] = {"name",   "value", "default",     "scope",
+                                          "origin", "range", "description", NULL};
+
+    if (argc > 0 && ctl->arena)
+        return ctl_usage("list-parameters takes an arena once, as an argument or with --arena");
+    return list(ctl, ctl_object("arena", argv[0] ?: ctl->arena), columns, members);
+}
+
+static struct json_object *text_array(int n, char **texts)
+{
+    struct json_object *array = json_object_new_array();
+
+    for (int i = 0; i < n; i++)
+        (void)json_object_array_add(array, json_object_new_string(texts[i]));
+    return array;
+}
+
+int verb_get(struct ctl *ctl, int argc, char **argv)
+{
+    static const char *const columns[] = {"NAME", "VALUE", "ORIGIN", NULL};
+    static const char *const members[] = {"name", "value", "origin", NULL};
+    struct json_object *parameters = ctl_object("arena", ctl->arena);
+
+    (void)json_object_object_add(parameters, "names", text_array(argc, argv));
+    return list(ctl, parameters, columns, members);
+}
+
+/* "drain-interval: 1s -> 250ms", or what stays as it is. */
+static void print_change(struct ctl *ctl, struct json_object *change)
+{
+    const char *old = ctl_text(change, "old"), *new = ctl_text(change, "new"),
+               *arena = ctl_text(change, "arena");
+    bool dry_run = ctl->given & CTL_DRY_RUN;
+
+    (void)fprintf(ctl->out, "%s%s%s: ", ctl_text(change, "name"), *arena ? " of " : "", arena);
+    if (strcmp(old, new) == 0)
+        (void)fprintf(ctl->out, "%s, unchanged\n", new);
+    else
+        (void)fprintf(ctl->out, "%s -> %s%s\n", old, new, dry_run ? " (dry run)" : "");
+}
+
+/* Takes the parameters. */
+static int change(struct ctl *ctl, const char *method, struct json_object *parameters)
+{
+    struct json_object *reply, *changes;
+    int status;
+
+    if (ctl->given & CTL_DRY_RUN)
+        (void)json_object_object_add(parameters, "dryRun", json_object_new_boolean(true));
+    status = ctl_call(ctl, method, parameters, &reply);
+    if (status != CTL_DONE)
+        return status;
+    changes = ctl_at(reply, "changes");
+    if (!ctl_print_json(ctl, changes))
+        for (size_t i = 0; changes && i < json_object_array_length(changes); i++)
+            print_change(ctl, json_object_array_get_idx(changes, i));
+    (void)json_object_put(reply);
+    return CTL_DONE;
+}
+
+static int commit(struct ctl *ctl, struct persist *p)
+{
+    if (!p)
+        return CTL_DONE;
+    if (persist_commit(p) != CTL_DONE)
+        return CTL_FAILED;
+    if (ctl->json == CTL_JSON_OFF)
+        (void)fprintf(ctl->out, "written to %s\n", persist_path(p));
+    return CTL_DONE;
+}
+
+static bool persists(const struct ctl *ctl)
+{
+    return (ctl->given & CTL_PERSIST) && !(ctl->given & CTL_DRY_RUN);
+}
+
+/* Splits NAME=VALUE... into keys, whose names are the caller's to free. */
+static int split(int n, char **texts, struct persist_key *ret_keys)
+{
+    struct error_line why;
+    char *name, *value;
+    int r;
+
+    for (int i = 0; i < n; i++) {
+        r = parse_assignment(texts[i], &name, &value);
+        if (r < 0) {
+            parse_error_describe(PARSE_ASSIGNMENT, r, texts[i], &why);
+            return ctl_usage("%s", why.text);
+        }
+        ret_keys[i] = (struct persist_key){name, value};
+        for (int k = 0; k < i; k++)
+            if (strcmp(ret_keys[k].name, name) == 0)
+                return ctl_usage("%s is there twice", text_quote(name).text);
+    }
+    return CTL_DONE;
+}
+
+static struct json_object *set_parameters(const struct ctl *ctl, const struct persist_key *keys, int n)
+{
+    struct json_object *parameters = ctl_object("arena", ctl->arena), *values = json_object_new_object();
+
+    for (int i = 0; i < n; i++)
+        (void)json_object_object_add(values, keys[i].name, json_object_new_string(keys[i].value));
+    (void)json_object_object_add(parameters, "values", values);
+    return parameters;
+}
+
+/* The file is written beside its place first, so that either both happen or neither. */
+static int set(struct ctl *ctl, const struct persist_key *keys, int n)
+{
+    _cleanup_(persist_freep) struct persist *p = NULL;
+    int status = CTL_DONE;
+
+    if (persists(ctl))
+        status = persist_prepare(ctl->arena, keys, (size_t)n, &p);
+    if (status == CTL_DONE)
+        status = change(ctl, CTL_INTERFACE ".SetParameters", set_parameters(ctl, keys, n));
+    return status == CTL_DONE ? commit(ctl, p) : status;
+}
+
+int verb_set(struct ctl *ctl, int argc, char **argv)
+{
+    struct persist_key *keys = calloc((size_t)argc, sizeof(*keys));
+    int status;
+
+    if (!keys)
+        return ctl_fail("out of memory");
+    status = split(argc, argv, keys);
+    if (status == CTL_DONE)
+        status = set(ctl, keys, argc);
+    for (int i = 0; i < argc; i++)
+        free((char *)keys[i].name);
+    free(keys);
+    return status;
+}
+
+/* The daemon must read the file without these keys before it can go back to what the files say. */
+static int forget_persistent(struct ctl *ctl, int n, char **names)
+{
+    _cleanup_(persist_freep) struct persist *p = NULL;
+    struct persist_key *keys = calloc((size_t)n, sizeof(*keys));
+    struct json_object *reply;
+    int status;
+
+    if (!keys)
+        return ctl_fail("out of memory");
+    for (int i = 0; i < n; i++)
+        keys[i].name = names[i];
+    status = persist_prepare(ctl->arena, keys, (size_t)n, &p);
+    free(keys);
+    if (status == CTL_DONE)
+        status = commit(ctl, p);
+    if (status == CTL_DONE)
+        status = ctl_call(ctl, CTL_INTERFACE ".Reload", NULL, &reply);
+    if (status == CTL_DONE)
+        (void)json_object_put(reply);
+    return status;
+}
+
+int verb_reset(struct ctl *ctl, int argc, char **argv)
+{
+    struct json_object *parameters;
+    int status = persists(ctl) ? forget_persistent(ctl, argc, argv) : CTL_DONE;
+
+    if (status != CTL_DONE)
+        return status;
+    parameters = ctl_object("arena", ctl->arena);
+    (void)json_object_object_add(parameters, "names", text_array(argc, argv));
+    return change(ctl, CTL_INTERFACE ".ResetParameters", parameters);
+}

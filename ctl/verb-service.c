@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reload, introspect, version: the service as such.
+ */
+#include "ctl.h"
+
+static void print_name(struct ctl *ctl, struct json_object *change)
+{
+    const char *arena = ctl_text(change, "arena");
+
+    (void)fprintf(ctl->out, "%s%s%s: ", ctl_text(change, "name"), *arena ? " of " : "", arena);
+}
+
+static void print_changes(struct ctl *ctl, struct json_object *changes)
+{
+    for (size_t i = 0; changes && i < json_object_array_length(changes); i++) {
+        struct json_object *c = json_object_array_get_idx(changes, i);
+
+        print_name(ctl, c);
+        (void)fprintf(ctl->out, "%s -> %s\n", ctl_text(c, "old"), ctl_text(c, "new"));
+    }
+}
+
+static void print_kept(struct ctl *ctl, struct json_object *kept)
+{
+    for (size_t i = 0; kept && i < json_object_array_length(kept); i++) {
+        struct json_object *c = json_object_array_get_idx(kept, i);
+
+        print_name(ctl, c);
+        (void)fprintf(ctl->out, "stays %s as set at runtime; the files say %s\n", ctl_text(c, "old"),
+                      ctl_text(c, "new"));
+    }
+}
+
+int verb_reload(struct ctl *ctl, int argc, char **argv)
+{
+    struct json_object *reply;
+    int status = ctl_call(ctl, CTL_INTERFACE ".Reload", NULL, &reply);
+
+    if (status != CTL_DONE)
+        return status;
+    if (!ctl_print_json(ctl, reply)) {
+        print_changes(ctl, ctl_at(reply, "changes"));
+        print_kept(ctl, ctl_at(reply, "kept"));
+    }
+    (void)json_object_put(reply);
+    return CTL_DONE;
+}
+
+int verb_introspect(struct ctl *ctl, int argc, char **argv)
+{
+    struct json_object *reply;
+    int status = ctl_call(ctl, "org.varlink.service.GetInterfaceDescription",
+                          ctl_object("interface", CTL_INTERFACE), &reply);
+
+    if (status != CTL_DONE)
+        return status;
+    if (!ctl_print_json(ctl, reply))
+        (void)fputs(ctl_text(reply, "description"), ctl->out);
+    (void)json_object_put(reply);
+    return CTL_DONE;
+}
+
+int verb_version(struct ctl *ctl, int argc, char **argv)
+{
+    struct json_object *reply;
+    int status = ctl_call(ctl, "org.varlink.service.GetInfo", NULL, &reply);
+
+    if (status != CTL_DONE)
+        return status;
+    if (!ctl_print_json(ctl, reply))
+        (void)fprintf(ctl->out, "reclaimctl %s\n%s %s\n", RECLAIMD_VERSION, ctl_text(reply, "product"),
+                      ctl_text(reply, "version"));
+    (void)json_object_put(reply);
+    return CTL_DONE;
+}
