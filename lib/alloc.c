@@ -24,7 +24,7 @@
 
 static inline void *object_of(const struct lane *l, uint64_t word)
 {
-    uintptr_t base = l->first - ARENA_FIRST_BYTES;
+    uintptr_t base = (uintptr_t)l->front.first - ARENA_FIRST_BYTES;
 
     return (void *)(base + (uintptr_t)abi_word_block(word) * ABI_BLOCK_BYTES +
                     (unsigned)__builtin_ctzll(word) * ABI_GRANULE_BYTES);
@@ -59,7 +59,7 @@ static void *magazine_next(struct lane *l, unsigned class_index)
     if (!abi_word_mask(word))
         return NULL; /* no word of a sound daemon's; the caller asks, and then gives up */
     l->classes[class_index].origin = word;
-    l->last = class_index;
+    l->front.last = class_index;
     store_relaxed(&take->cur, word & (word - 1)); /* A2: its first bit is handed out below */
     RECLAIM_TEST_POINT("alloc-cur");
     store_release(&take->tail, tail + 1); /* A1; the word is read: it may be overwritten; pairs with lane_magazine_room() */
@@ -116,51 +116,37 @@ static void *alloc_asking(struct lane *l, unsigned class_index, uint32_t pages)
 }
 
 /* `cur` is used up. */
-static __attribute__((noinline)) void *alloc_next(struct lane *l, unsigned class_index)
+static void *alloc_next(struct lane *l, unsigned class_index)
 {
-    void *p;
+    void *p = magazine_next(l, class_index);
 
-    if (load_relaxed(&l->shared->evicted)) /* one word late is harmless */
-        return alloc_failed(-ESHUTDOWN);
-    p = magazine_next(l, class_index);
     return p ? p : alloc_asking(l, class_index, 0);
 }
 
-/* What the fast path does not do: extents, and saying no. */
-static __attribute__((noinline, cold)) void *alloc_other(struct lane *l, size_t bytes)
+/* What reclaim_alloc() does not do by itself: the next word, extents, saying no. */
+void *reclaim_alloc_slow(struct reclaim_lane *lane, size_t bytes)
 {
+    struct lane *l = lane_of(lane);
+
     if (lane_is_stale(l))
         return alloc_failed(-ESTALE);
     if (l->r->read_only)
         return alloc_failed(-EROFS);
     if (bytes == 0 || bytes > l->r->arena_bytes)
         return alloc_failed(-EINVAL);
-    if (load_relaxed(&l->shared->evicted)) /* one object late is harmless */
+    if (load_relaxed(&l->shared->evicted)) /* one word of objects late is harmless */
         return alloc_failed(-ESHUTDOWN);
+    if (bytes <= SMALL_BYTES_MAX)
+        return alloc_next(l, abi_class_of(bytes));
     return alloc_asking(l, ABI_CLASS_EXTENT, (uint32_t)DIV_ROUND_UP(bytes, (size_t)ABI_PAGE_BYTES));
 }
 
-void *reclaim_alloc(struct reclaim_lane *lane, size_t bytes)
+void *reclaim_alloc(struct reclaim_lane *l, size_t bytes)
 {
-    struct lane *l = lane_of(lane);
-    struct abi_take *take;
-    unsigned class_index;
-    uint64_t cur;
+    void *p = reclaim_alloc_quick_(l, bytes); /* A2 */
 
-    if (unlikely(bytes - 1 >= l->small_bytes)) /* also 0 bytes, stale and read-only lanes */
-        return alloc_other(l, bytes);
-    if (bytes > SMALL_BYTES_MAX)
-        __builtin_unreachable(); /* small_bytes is never more; saves the compiler a test */
-    class_index = abi_class_of(bytes);
-    take = &l->shared->take[class_index];
-    cur = load_relaxed(&take->cur); /* this thread wrote it */
-    if (unlikely(!abi_word_mask(cur)))
-        return alloc_next(l, class_index);
-    l->last = class_index;
-    store_relaxed(&take->cur, cur & (cur - 1)); /* A2 */
-    compiler_fence();                           /* before the caller's use, for whoever finds us killed there */
     RECLAIM_TEST_POINT("alloc-bit");
-    return object_of(l, cur);
+    return p;
 }
 
 /*
@@ -172,16 +158,16 @@ int reclaim_free(struct reclaim_lane *lane, void *p)
     struct lane *l = lane_of(lane);
     uint64_t granule = granule_of(l, p), bit = 1ull << (granule & 31), origin, cur;
 
-    if (granule >= l->n_granules)
+    if (granule >= l->front.n_granules)
         return reclaim_defer_free(lane, p); /* which says what is wrong, or does it fenced */
-    origin = l->classes[l->last].origin;
+    origin = l->classes[l->front.last].origin;
     if (abi_word_block(origin) != granule_block(granule) || !(origin & bit))
         return reclaim_defer_free(lane, p);
-    cur = load_relaxed(&l->shared->take[l->last].cur); /* this thread wrote it */
+    cur = load_relaxed(&l->shared->take[l->front.last].cur); /* this thread wrote it */
     if (cur & bit)
         return -EINVAL;
     compiler_fence(); /* after the caller's last use, for whoever finds us killed here */
-    store_relaxed(&l->shared->take[l->last].cur, cur | bit);
+    store_relaxed(&l->shared->take[l->front.last].cur, cur | bit);
     RECLAIM_TEST_POINT("free-bit");
     return 0;
 }

@@ -60,14 +60,12 @@ static inline uint32_t mask_count(uint32_t mask)
     return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
-/*
- * Below, each function ends in a call of the next or in 0, so that none of the common ways keeps anything on the stack.
- */
-static inline int defer_ring(struct lane *l, const struct abi_lane *shared, bool fence)
+/* Below, each function ends in a call of the next or in 0, so that the usual ways keep nothing on the stack. */
+static inline int defer_ring(struct lane *l)
 {
-    uint32_t want = lane_want(shared, fence); /* B1 */
+    uint32_t want = lane_want(l->shared, l->front.fence); /* B1 */
 
-    return unlikely(want != l->bell) ? lane_ring_new(l, want) : 0;
+    return unlikely(want != l->front.bell) ? lane_ring_new(l, want) : 0;
 }
 
 /* A daemon that dozes learns of a flood and of extents at once. */
@@ -75,7 +73,7 @@ static __attribute__((noinline, cold)) int defer_flood(struct lane *l)
 {
     l->queued = 0;
     lane_ring_dozing(l);
-    return defer_ring(l, l->shared, l->reader.fence);
+    return defer_ring(l);
 }
 
 static __attribute__((noinline)) int defer_append(struct lane *l, uint64_t word);
@@ -92,13 +90,14 @@ static __attribute__((noinline, cold)) int defer_append_later(struct lane *l, ui
 static int defer_append(struct lane *l, uint64_t word)
 {
     struct abi_lane *shared = l->shared;
-    uint32_t head = l->head, closed = abi_word_mask(l->open);
+    uint32_t head = l->head, closed = abi_word_mask(l->front.open);
 
     if (unlikely(head - l->tail >= ABI_RING_RECORDS || load_relaxed(&shared->evicted))) /* as in defer_wait_room() */
         return defer_append_later(l, word);
     store_relaxed(&shared->ring[head & RING_MASK], word); /* published by head */
     RECLAIM_TEST_POINT("defer-record");
-    l->open = word;
+    l->front.open = word;
+    l->front.record = &shared->ring[head & RING_MASK];
     l->head = head + 1;
     store_release(&shared->head, head + 1); /* D1, D2; pairs with lane_collect() */
     RECLAIM_TEST_POINT("defer-head");
@@ -107,46 +106,38 @@ static int defer_append(struct lane *l, uint64_t word)
     if (unlikely(l->queued >= load_relaxed(&l->domain->flood_objects) ||
                  abi_word_block(word) >= load_relaxed(&l->domain->extent_block)))
         return defer_flood(l);
-    return defer_ring(l, shared, l->reader.fence);
+    return defer_ring(l);
 }
 
-/* fence: known to the compiler, so that the usual way does not ask. */
-static inline int defer_granule(struct lane *l, uint64_t granule, bool fence)
+/* Saying no, or nothing. */
+static __attribute__((noinline, cold)) int defer_other(struct lane *l, const void *p)
 {
-    struct abi_lane *shared = l->shared;
-    uint64_t word = granule_block(granule) << 32 | 1ull << (granule & 31), open = l->open;
-
-    if (unlikely(abi_word_block(open) != abi_word_block(word) || (abi_word_mask(open) & abi_word_mask(word))))
-        return defer_append(l, word);
-    l->open = open | word;
-    store_release(&shared->ring[(l->head - 1) & RING_MASK], open | word); /* D1, D2; pairs with lane_collect() */
-    RECLAIM_TEST_POINT("defer-bit");
-    return defer_ring(l, shared, fence);
-}
-
-/* What the fast path does not do: lanes that fence, and saying no. */
-static __attribute__((noinline, cold)) int defer_other(struct lane *l, void *p)
-{
-    uint64_t granule = granule_of(l, p);
-
     if (lane_is_stale(l))
         return -ESTALE;
     if (!p)
-        return 0;
-    if (l->r->read_only)
-        return -EROFS;
-    if (!l->reader.fence || granule >= (l->r->arena_bytes - ARENA_FIRST_BYTES) / ABI_GRANULE_BYTES)
-        return -EINVAL;
-    return defer_granule(l, granule, true);
+        return l->r->read_only ? 0 : defer_ring(l);
+    return l->r->read_only ? -EROFS : -EINVAL;
 }
 
-int reclaim_defer_free(struct reclaim_lane *lane, void *p)
+/* What reclaim_defer_free() does not do by itself. NULL: rings. */
+int reclaim_defer_slow(struct reclaim_lane *lane, void *p)
 {
     struct lane *l = lane_of(lane);
-    uint64_t granule = granule_of(l, p);
+    uint64_t granule = granule_of(l, p), word = granule_block(granule) << 32 | 1ull << (granule & 31), open = l->front.open;
 
-    SANITIZER_RELEASE(l);
-    if (unlikely(granule >= l->n_granules))
+    if (unlikely(granule >= l->n_granules)) /* stale and read-only lanes too */
         return defer_other(l, p);
-    return defer_granule(l, granule, false);
+    if (abi_word_block(open) != abi_word_block(word) || (abi_word_mask(open) & abi_word_mask(word)))
+        return defer_append(l, word);
+    l->front.open = open | word; /* a lane that fences */
+    store_release(l->front.record, open | word); /* D1, D2; pairs with lane_collect() */
+    return defer_ring(l);
+}
+
+int reclaim_defer_free(struct reclaim_lane *l, void *p)
+{
+    int r = reclaim_defer_quick_(l, p);
+
+    RECLAIM_TEST_POINT("defer-done");
+    return r;
 }

@@ -4,7 +4,7 @@
  *
  * After a fork. Everything here that belongs to one process lies in mappings that the kernel wipes in a child
  * (MADV_WIPEONFORK), whichever way the child was made: handles, lanes and struct process read as zero there. So
- * `magic == 0` and `reader.slot == NULL` are the tests for -ESTALE, and the child begins with nothing. Three statics
+ * `magic == 0` and `front.slot == NULL` are the tests for -ESTALE, and the child begins with nothing. Three statics
  * survive: where struct process is, the thread-exit key, and the list head of each thread, whose lanes then read as
  * zero. The segments themselves are not in the child at all (MADV_DONTFORK).
  *
@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define RECLAIM_NO_INLINE /* the library is where the functions themselves are */
 #include <reclaim/reclaim.h>
 
 #include "abi.h"
@@ -66,22 +67,16 @@ struct lane_class {
 
 /*
  * One thread's lane. Only that thread touches it, but reclaim_close() of another thread, which takes the slot and the
- * handle away under the process lock. The first line is all that reclaim_defer_free() needs.
+ * handle away under the process lock.
  */
 struct lane {
-    struct reclaim_lane reader; /* first: the inline functions read it */
-    uintptr_t first;            /* address of the first byte that can be an object's */
+    struct reclaim_lane front; /* first: the inline functions use it */
     struct abi_lane *shared;
-    uint64_t open;       /* our copy of the ring's last record, which still takes bits; 0: none */
-    uint32_t head;       /* ours of shared->head */
-    uint32_t bell;       /* ours of shared->bell */
-    uint64_t n_granules; /* that may be deferred by the fast path; 0: observer, fenced, or wiped by a fork */
-
-    size_t small_bytes; /* the largest that the fast path allocates; 0 as above, but not for fenced */
-    uint32_t last;      /* class of the latest allocation */
-    uint32_t tail;      /* the ring's, when last looked at */
     const struct abi_domain *domain;
-    uint32_t queued; /* objects in closed records since the daemon was last told of a flood */
+    uint64_t n_granules; /* that may be deferred; as in front, but also where that says 0 because we fence */
+    uint32_t head;       /* ours of shared->head; the open record is the one before it */
+    uint32_t tail;       /* the ring's, when last looked at */
+    uint32_t queued;     /* objects in closed records since the daemon was last told of a flood */
     int eventfd;
     uint32_t ticket_sequence;
     uint16_t ask_sequence;
@@ -96,7 +91,10 @@ struct lane {
     struct lane_class classes[ABI_CLASSES];
 };
 
-assert_cc(offsetof(struct lane, small_bytes) == 64);
+/* What the public header takes for granted. */
+assert_cc(offsetof(struct reclaim_lane, take) == 64);
+assert_cc(offsetof(struct abi_take, cur) == 0 && sizeof(struct abi_take) == 2 * sizeof(uint64_t));
+assert_cc(ARENA_FIRST_BYTES == 65536 && ABI_FIRST_BLOCK == 128 && ABI_BLOCK_BYTES == 512 && ABI_GRANULE_BYTES == 16);
 assert_cc(sizeof(struct lane) <= ABI_PAGE_BYTES);
 
 static inline struct lane *lane_of(struct reclaim_lane *l)
@@ -106,7 +104,7 @@ static inline struct lane *lane_of(struct reclaim_lane *l)
 
 static inline bool lane_is_stale(const struct lane *l)
 {
-    return !l->reader.slot;
+    return !l->front.slot;
 }
 
 static inline bool handle_is_stale(const struct reclaim *r)

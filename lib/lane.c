@@ -101,11 +101,14 @@ static struct lane *lane_new(struct reclaim *r, uint32_t number, uint32_t genera
 
     if (!l)
         return NULL;
-    l->reader.slot = &segment_slot(r, number)->word;
-    l->reader.started = &r->domain->started;
-    l->reader.fence = r->fence;
-    l->first = (uintptr_t)r->base + ARENA_FIRST_BYTES;
     l->shared = segment_lane(r, number);
+    l->front.slot = &segment_slot(r, number)->word;
+    l->front.started = &r->domain->started;
+    l->front.first = (uintptr_t)r->base + ARENA_FIRST_BYTES;
+    l->front.record = l->shared->ring; /* no record is open, so nobody writes there yet */
+    l->front.want = &l->shared->want;
+    l->front.take = &l->shared->take[0].cur;
+    l->front.fence = r->fence;
     l->domain = r->domain;
     l->eventfd = r->eventfd;
     l->r = r;
@@ -113,9 +116,10 @@ static struct lane *lane_new(struct reclaim *r, uint32_t number, uint32_t genera
     l->generation = generation;
     if (r->read_only)
         return l;
-    l->small_bytes = SMALL_BYTES_MAX;
+    l->front.small_bytes = SMALL_BYTES_MAX;
+    l->n_granules = (r->arena_bytes - ARENA_FIRST_BYTES) / ABI_GRANULE_BYTES;
     if (!r->fence)
-        l->n_granules = (r->arena_bytes - ARENA_FIRST_BYTES) / ABI_GRANULE_BYTES;
+        l->front.n_granules = l->n_granules;
     return l;
 }
 
@@ -149,7 +153,7 @@ static void handle_lane_remove(struct reclaim *r, const struct lane *l)
 /* N2 */
 static void lane_give_back(struct lane *l)
 {
-    store_release(l->reader.slot, (uint64_t)0); /* all reads are done; pairs with grace_scan() */
+    store_release(l->front.slot, (uint64_t)0); /* all reads are done; pairs with grace_scan() */
     RECLAIM_TEST_POINT("put-slot");
     (void)pthread_mutex_unlock(lane_owner(l->shared)); /* releases; pairs with lane_is_dead() */
     RECLAIM_TEST_POINT("put-owner");
@@ -215,11 +219,11 @@ void lane_release(struct lane *l)
 /* Another thread's lane: its owner's list of robust mutexes must stay whole, so its first page stays. */
 static void lane_orphan(struct reclaim *r, struct lane *l)
 {
-    store_release(l->reader.slot, (uint64_t)0); /* pairs with grace_scan() */
+    store_release(l->front.slot, (uint64_t)0); /* pairs with grace_scan() */
     store_release(&l->shared->owner[0], 0u);    /* after the slot; pairs with lane_is_dead() */
     lane_tell_put(r, l->number, l->generation);
-    l->reader.slot = NULL;
-    l->n_granules = l->small_bytes = 0;
+    l->front.slot = NULL;
+    l->n_granules = l->front.n_granules = l->front.small_bytes = 0;
     store_relaxed(&l->r, (struct reclaim *)NULL); /* under the process lock; its owner looks without, at no other fact */
 }
 
@@ -272,7 +276,7 @@ int reclaim_lane_get(struct reclaim *r, struct reclaim_lane **ret)
         if (error < 0)
             return error;
     }
-    *ret = &l->reader;
+    *ret = &l->front;
     return 0;
 }
 

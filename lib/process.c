@@ -182,7 +182,7 @@ bool thread_in_section(void)
 
     process_lock(); /* against reclaim_close() by another thread, which unmaps slots */
     for (struct lane *l = thread_lanes; l && !in_section; l = l->next_of_thread)
-        in_section = l->reader.slot && load_relaxed(l->reader.slot) != 0; /* only this thread writes it */
+        in_section = l->front.slot && load_relaxed(l->front.slot) != 0; /* only this thread writes it */
     process_unlock();
     return in_section;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The inline parts of the fast paths: an object's granule, and the bell. */
+/* An object's granule, and the bell: what allocating and deferring share. */
 #ifndef RECLAIM_RING_H
 #define RECLAIM_RING_H
 
@@ -7,13 +7,10 @@
 
 #include "basic/ordering.h"
 
-/*
- * How many granules p lies above the first that can be an object's. Turned right by four bits, so that one comparison
- * with the number of granules refuses what lies outside and what is not aligned.
- */
+/* How many granules p lies above the first that can be an object's; of what is not aligned, more than there are. */
 static inline uint64_t granule_of(const struct lane *l, const void *p)
 {
-    uint64_t distance = (uintptr_t)p - l->first;
+    uint64_t distance = (uintptr_t)p - l->front.first;
 
     return distance >> 4 | distance << 60;
 }
@@ -36,9 +33,9 @@ static inline uint32_t lane_want(const struct abi_lane *shared, bool fence)
 /* After every record, bit or low magazine. */
 static inline void lane_ring(struct lane *l)
 {
-    uint32_t want = lane_want(l->shared, l->reader.fence);
+    uint32_t want = lane_want(l->shared, l->front.fence);
 
-    if (want != l->bell)
+    if (want != l->front.bell)
         (void)lane_ring_new(l, want);
 }
 
@@ -48,11 +45,10 @@ static inline void lane_ring(struct lane *l)
  */
 #ifdef RECLAIM_SANITIZE_THREAD
 void __tsan_acquire(void *address);
-#define SANITIZER_ACQUIRE(lane) __tsan_acquire((void *)(uintptr_t)(lane)->reader.started)
-#define SANITIZER_RELEASE(lane) RECLAIM_SANITIZER_RELEASE(&(lane)->reader)
+#define SANITIZER_ACQUIRE(lane) __tsan_acquire((void *)(uintptr_t)(lane)->front.started)
+#define X
 #else
 #define SANITIZER_ACQUIRE(lane) ((void)(lane))
-#define SANITIZER_RELEASE(lane) ((void)(lane))
 #endif
 
 #endif

@@ -33,7 +33,7 @@ uint64_t clock_ns(void)
 /* B1: between a store of ours and a load of the daemon's word; pairs with the membarrier, or fence, in arena_sleep(). */
 void lane_fence(const struct lane *l)
 {
-    if (l->reader.fence)
+    if (l->front.fence)
         full_fence();
     else
         compiler_fence();
@@ -55,7 +55,7 @@ void lane_bell(struct lane *l)
 /* The cold half of lane_ring(): this lane has not rung for this `want` yet. 0, for callers that end with it. */
 __attribute__((noinline, cold)) int lane_ring_new(struct lane *l, uint32_t want)
 {
-    l->bell = want;
+    l->front.bell = want;
     store_relaxed(&l->shared->bell, want); /* before the load of sleeps, B1; pairs with arena_sleep() */
     RECLAIM_TEST_POINT("defer-bell");
     lane_fence(l);

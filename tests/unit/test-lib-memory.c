@@ -88,6 +88,31 @@ static void test_alloc_takes_bits_in_order(void **state)
     assert_int_equal(abi_word_mask(take->cur), 0);
 }
 
+/* The header has its own copy of what the daemon goes by. */
+static void test_size_classes(void **state)
+{
+    for (size_t bytes = 1; bytes <= 3584; bytes++) {
+        assert_int_equal(reclaim_class_quick_(bytes), abi_class_of(bytes));
+        assert_true(abi_class_bytes(abi_class_of(bytes)) >= bytes);
+    }
+}
+
+/* What a program without optimization calls is what an optimized one inlines. */
+static void test_called_not_inlined(void **state)
+{
+    struct fixture *x = *state;
+    void *(*volatile alloc)(struct reclaim_lane *, size_t) = reclaim_alloc;
+    int (*volatile defer)(struct reclaim_lane *, void *) = reclaim_defer_free;
+
+    x->shared->magazine[1][0] = abi_word(200, 0x5);
+    store_release(&x->shared->magazine_head[1], 1u);
+    assert_ptr_equal(alloc(x->l, 32), at(200, 0));
+    assert_ptr_equal(alloc(x->l, 32), at(200, 2));
+    assert_int_equal(defer(x->l, at(200, 0)), 0);
+    assert_int_equal(defer(x->l, at(200, 2)), 0);
+    assert_int_equal(ring(x, 0), abi_word(200, 5));
+}
+
 static void test_alloc_all_sizes(void **state)
 {
     struct fixture *x = *state;
@@ -532,7 +557,7 @@ static void test_publish_and_dereference(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(alloc_takes_bits_in_order), TEST(alloc_all_sizes), TEST(alloc_asks), TEST(alloc_errors),
+        TEST(alloc_takes_bits_in_order), TEST(size_classes), TEST(called_not_inlined), TEST(alloc_all_sizes), TEST(alloc_asks), TEST(alloc_errors),
         TEST_WITH(read_only, setup_read_only), TEST(alloc_rings_when_low), TEST(free_goes_back_to_cur),
         TEST(defer_gathers_neighbours), TEST(defer_refuses), TEST(bells), TEST_WITH(fenced_lane, setup_fenced),
         TEST(dozing_daemon_hears_of_floods_and_extents), TEST(defer_waits_for_room), TEST(defer_over_limit),

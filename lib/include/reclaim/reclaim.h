@@ -36,13 +36,23 @@ extern "C" {
 struct reclaim;
 
 /*
- * The part of a lane that the inline functions below read; the library's own part follows it. Not for use by name.
- * In the child of a fork the kernel wipes it (MADV_WIPEONFORK), so slot is NULL there.
+ * The part of a lane that the inline functions below use; the library's own part follows it. Not for use by name, and
+ * part of the library's binary interface. Private to the thread; what it points to is shared with the daemon.
+ * In the child of a fork the kernel wipes it (MADV_WIPEONFORK), so slot is NULL and all limits are zero there.
  */
 struct reclaim_lane {
     uint64_t *slot;          /* this thread's reader slot: grace-period number << 16 | nesting */
     const uint64_t *started; /* the arena's newest grace period */
+    uint64_t first;          /* address of the first granule (16 bytes) that can be an object's */
+    uint64_t n_granules;     /* from there on; 0: the library has to look at each defer */
+    uint64_t open;           /* the latest record: block of 32 granules << 32 | a bit for each granule deferred */
+    uint64_t *record;        /* where the daemon reads it */
+    const uint32_t *want;    /* which ring of the bell the daemon waits for */
+    uint32_t bell;           /* which one this lane rang last */
     uint32_t fence;          /* membarrier cannot reach us: fence in read_lock */
+    uint64_t *take;          /* for each size class a pair of words; the first is a record of free objects */
+    size_t small_bytes;      /* the largest object that take is for; 0: the library has to look at each alloc */
+    uint32_t last;           /* size class of the latest allocation */
     uint32_t reserved;
 };
 
@@ -207,6 +217,77 @@ RECLAIM_PUBLIC uint64_t reclaim_size(const struct reclaim *r);
 
 /* In words, for a negative errno that a call here returned. Never NULL. */
 RECLAIM_PUBLIC const char *reclaim_strerror(int error);
+
+/* Inlined or called, never a copy of its own: what is not inlined is the library's. */
+#define RECLAIM_INLINE extern inline __attribute__((gnu_inline))
+#define RECLAIM_INLINE_ALWAYS extern inline __attribute__((gnu_inline, always_inline))
+
+/*
+ * The usual case of reclaim_alloc() and reclaim_defer_free(), which is shorter than a call of a shared library; compile
+ * with RECLAIM_NO_INLINE to do without. The orders are those of lib/alloc.c and lib/defer.c, whose guarantees they keep.
+ */
+RECLAIM_PUBLIC void *reclaim_alloc_slow(struct reclaim_lane *l, size_t bytes); /* whatever the quick one does not do */
+RECLAIM_PUBLIC int reclaim_defer_slow(struct reclaim_lane *l, void *p);
+
+/* 16..128 by 16, then four a doubling; the same as the daemon's. */
+RECLAIM_INLINE_ALWAYS unsigned reclaim_class_quick_(size_t bytes)
+{
+    size_t last = bytes - 1;
+    unsigned top;
+
+    if (bytes <= 128)
+        return (unsigned)(last >> 4);
+    top = 63u - (unsigned)__builtin_clzll(last);
+    return top * 4u - 20u + (unsigned)((last >> (top - 2u)) & 3u);
+}
+
+RECLAIM_INLINE_ALWAYS void *reclaim_alloc_quick_(struct reclaim_lane *l, size_t bytes)
+{
+    uint64_t word, *take;
+    unsigned c;
+
+    if (__builtin_expect(bytes - 1 >= l->small_bytes, 0)) /* 0 bytes, too: it wraps */
+        return reclaim_alloc_slow(l, bytes);
+    c = reclaim_class_quick_(bytes);
+    take = &l->take[c * 2];
+    word = __atomic_load_n(take, __ATOMIC_RELAXED); /* this thread wrote it */
+    if (__builtin_expect(!(uint32_t)word, 0))
+        return reclaim_alloc_slow(l, bytes);
+    l->last = c;
+    __atomic_store_n(take, word & (word - 1), __ATOMIC_RELAXED); /* ours: not for the daemon to return if we die */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);                     /* and so before we use it */
+    return (void *)(uintptr_t)(l->first - 65536 + (word >> 32) * 512 + (unsigned)__builtin_ctzll(word) * 16);
+}
+
+RECLAIM_INLINE_ALWAYS int reclaim_defer_quick_(struct reclaim_lane *l, void *p)
+{
+    uint64_t distance = (uint64_t)(uintptr_t)p - l->first, open = l->open;
+    uint64_t granule = distance >> 4 | distance << 60; /* outside the arena or not aligned: beyond n_granules */
+    uint64_t word = ((granule >> 5) + 128) << 32 | (uint64_t)1 << (granule & 31);
+
+    RECLAIM_SANITIZER_RELEASE(l);
+    if (__builtin_expect(granule >= l->n_granules, 0) || (open ^ word) >> 32 || (uint32_t)(open & word))
+        return reclaim_defer_slow(l, p);
+    l->open = open | word;
+    /* release: who sees the bit sees all that was done to *p and its unlinking before; pairs with lane_collect() */
+    __atomic_store_n(l->record, open | word, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the daemon's membarrier makes this a full fence; pairs with arena_sleep() */
+    if (__builtin_expect(__atomic_load_n(l->want, __ATOMIC_RELAXED) != l->bell, 0)) /* stale: it has yet to look at us */
+        return reclaim_defer_slow(l, NULL);                                         /* defers nothing, and rings */
+    return 0;
+}
+
+#ifndef RECLAIM_NO_INLINE
+RECLAIM_INLINE void *reclaim_alloc(struct reclaim_lane *l, size_t bytes)
+{
+    return reclaim_alloc_quick_(l, bytes);
+}
+
+RECLAIM_INLINE int reclaim_defer_free(struct reclaim_lane *l, void *p)
+{
+    return reclaim_defer_quick_(l, p);
+}
+#endif
 
 #ifdef __cplusplus
 }
