@@ -7,7 +7,8 @@
  *  M2  Without a kill nothing is lost: what is out is published, held, deferred, pending or in the magazine.
  *  M3  With a kill, what is lost is what the client held privately at that instant, and nothing else. What was in `cur`
  *      or the rest of the magazine comes back, after a grace period.
- *  M4  M1 to M3 hold when the daemon dies at any step of a refill, a burial or a recovery.
+ *  M4  What the state says a living lane was given, the lane can see.
+ *  M5  M1 to M4 hold when the daemon dies at any step of a refill, a burial or a recovery.
  *
  * What it abstracts
  *  Three objects: two in block 1, one in block 2. The ring is a set (lane.pml), a grace period is one step at any time
@@ -21,12 +22,14 @@
  * Broken, each must be caught
  *  -DTAIL_BEFORE_CUR                killed in between, the word is neither in the magazine nor in cur
  *  -DUSED_BEFORE_CLEARED            killed in between, an object that others can see comes back
+ *  -DUSED_BEFORE_TAIL               the same for the first object of a word
  *  -DFREED_INTO_ANY_CUR             reclaim_free() puts into cur a bit that is not of cur's word: not in the shadow
  *  -DSHADOW_OF_CUR_REUSED           a refill into the last free place overwrites the shadow of the word that is in cur
  *  -DDEATHS=1 -DNO_INTENT           out without a magazine word: lost
  *  -DDEATHS=1 -DMAGAZINE_BEFORE_TRUTH  handed out, and free for others as well
  *  -DDEATHS=1 -DREDO_ALWAYS         recovery redoes a refill that was over
  *  -DDEATHS=1 -DINTENT_NOT_CLEARED  the same, by an intent that nobody took back
+ *  -DDEATHS=1 -DHEAD_NOT_PUBLISHED  recovery forgets the last store of a refill whose intent is cleared
  *  -DDEATHS=1 -DEXPIRED_BEFORE_BURIED  what a burial returned is free before the lane is marked: buried twice
  *  -DDEATHS=1 -DEXPIRED_BEFORE_BURIAL_ENDS  the successor frees before it has finished its predecessor's burial
  */
@@ -75,39 +78,48 @@ byte freed_early, handed_out_twice, lost, undone; /* always 0 */
 
 #define LOWEST(mask) ((mask) & 1 -> 1 : 2)
 
+/* The object is the client's now; nobody else may have it. */
+inline take(which_block, which_mask)
+{
+    block = which_block; mask = which_mask;
+    handed_out_twice = (held[block] | published[block] | deferred[block] | others[block]) & mask;
+    assert(!handed_out_twice);
+    held[block] = held[block] | mask
+}
+
+/* The next word: its first object goes to the caller, the rest into cur, and only then may the word be overwritten. */
+inline magazine_next()
+{
+    word = magazine[tail % MAGAZINE_WORDS];
+#ifdef TAIL_BEFORE_CUR
+    tail++; MAY_BE_KILLED;
+    atomic { origin = word; cur = word & ~LOWEST(MASK(word)); take(BLOCK(word), LOWEST(MASK(word))) };
+#elif defined(USED_BEFORE_TAIL)
+    atomic { origin = word; cur = word & ~LOWEST(MASK(word)); take(BLOCK(word), LOWEST(MASK(word))) }; MAY_BE_KILLED;
+    publish(); MAY_BE_KILLED;
+    tail++;
+#else
+    atomic { origin = word; cur = word & ~LOWEST(MASK(word)) }; MAY_BE_KILLED;
+    atomic { tail++; take(BLOCK(word), LOWEST(MASK(word))) }; /* store-release */
+#endif
+    word = 0;
+    MAY_BE_KILLED
+}
+
 /* Into block and mask; block 0 when the magazine is empty (the real one then waits, see wait.pml). */
 inline reclaim_alloc()
 {
     if
-    :: MASK(cur) == 0 && tail != head ->
-#ifdef TAIL_BEFORE_CUR
-        cur_word = magazine[tail % MAGAZINE_WORDS];
-        tail++;
-        MAY_BE_KILLED;
-        cur = cur_word;
-        MAY_BE_KILLED
-#else
-        atomic { cur_word = magazine[tail % MAGAZINE_WORDS]; cur = cur_word };
-        MAY_BE_KILLED;
-        tail++; /* store-release */
-        MAY_BE_KILLED
-#endif
-    :: else
-    fi;
-    if
     :: MASK(cur) != 0 ->
-        atomic {
-            block = BLOCK(cur); mask = LOWEST(MASK(cur));
-            handed_out_twice = (held[block] | published[block] | deferred[block] | others[block]) & mask;
-            assert(!handed_out_twice);
-            held[block] = held[block] | mask
-        };
 #ifdef USED_BEFORE_CLEARED
-        publish();
-        MAY_BE_KILLED;
-#endif
+        atomic { take(BLOCK(cur), LOWEST(MASK(cur))) };
+        publish(); MAY_BE_KILLED;
         cur = cur & ~mask;
+#else
+        atomic { take(BLOCK(cur), LOWEST(MASK(cur))); cur = cur & ~mask };
+#endif
         MAY_BE_KILLED
+    :: MASK(cur) == 0 && tail != head -> magazine_next()
     :: else
     fi
 }
@@ -120,7 +132,7 @@ inline publish()
 #ifdef FREED_INTO_ANY_CUR
 #define BACK_INTO_CUR (BLOCK(cur) == block)
 #else
-#define BACK_INTO_CUR (BLOCK(cur) == block && (MASK(cur_word) & mask))
+#define BACK_INTO_CUR (BLOCK(cur) == block && (MASK(origin) & mask))
 #endif
 
 /* Never published: back to where it came from if that word is still the current one, else through the ring. */
@@ -161,7 +173,7 @@ inline unlink_and_defer(which_block, which_mask)
 
 proctype Client()
 {
-    byte operations, block, mask, cur_word, kept;
+    byte operations, block, mask, word, origin, kept;
 
     do
     :: operations < OPERATIONS ->
@@ -253,10 +265,17 @@ inline lane_recover()
         TRUTH_OUT(word); MAY_DIE;
         magazine[(intent - 1) % MAGAZINE_WORDS] = word; MAY_DIE;
         state_head = intent; MAY_DIE;
-        intent = 0; MAY_DIE
+        atomic { intent = 0; redone = 1 }; MAY_DIE
     :: else
     fi;
+#ifdef HEAD_NOT_PUBLISHED
+    if
+    :: redone -> head = state_head; redone = 0
+    :: else
+    fi;
+#else
     head = state_head;
+#endif
     word = 0
 }
 
@@ -318,9 +337,10 @@ inline expire()
 proctype Daemon()
 {
     byte word, index, deaths;
+    bit redone; /* only -DHEAD_NOT_PUBLISHED asks */
 
 successor:
-    atomic { word = 0; index = 0 };
+    atomic { word = 0; index = 0; redone = 0 };
     lane_recover();
 #ifndef EXPIRED_BEFORE_BURIAL_ENDS
     if
@@ -351,7 +371,8 @@ end_waiting:
         lost = (out[1] & ~ACCOUNTED_FOR(1)) | (out[2] & ~ACCOUNTED_FOR(2));
         assert(!lost);
         undone = pending[1] | pending[2] | deferred[1] | deferred[2];
-        assert(!undone)
+        assert(!undone);
+        assert(killed || head == state_head)
     }
 }
 
