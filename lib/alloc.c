@@ -3,13 +3,15 @@
  * Allocation from the lane's magazines, and giving back what was never published.
  *
  * Guarantees (spin: tests/model/mag.pml)
- *  A1 A word of a magazine is copied to `cur` before the tail passes it, so that at every instant each object that is
- *     not handed out stands in the magazine or in `cur`: a killed thread loses only what it held privately.
+ *  A1 A word of a magazine is copied to `cur` before the tail passes it, so that at every instant each object
+ *     that is not handed out stands in the magazine or in `cur`: a killed thread loses only what it held
+ *     privately.
  *  A2 Its bit leaves the shared words before an object is used.
- *  A3 The words that the daemon put there, and all that former owners did to that memory, are visible to the new one.
+ *  A3 The words that the daemon put there, and all that former owners did to that memory, are visible to the
+ *     new one.
  *
- * Together      alloc of this lane   of another lane   refill    bury
- * alloc, free   no: one thread       yes               yes       no: the thread is gone
+ * Together      alloc of this lane   of another lane   refill    bury alloc, free   no: one thread       yes
+ * yes       no: the thread is gone
  *
  * Progress: wait-free while the magazine has something; else it sleeps until the daemon has answered.
  */
@@ -20,7 +22,8 @@
 #include "ring.h"
 
 #define MAGAZINE_MASK (ABI_MAGAZINE_WORDS - 1)
-#define ASK_ATTEMPTS 3 /* an answer that leaves the magazine empty is not ours to explain, but not to loop on either */
+/* an answer that leaves the magazine empty is not ours to explain, but not to loop on either */
+#define ASK_ATTEMPTS 3
 
 static inline void *object_of(const struct lane *l, uint64_t word)
 {
@@ -62,7 +65,8 @@ static void *magazine_next(struct lane *l, unsigned class_index)
     l->front.last = class_index;
     store_relaxed(&take->cur, word & (word - 1)); /* A2: its first bit is handed out below */
     RECLAIM_TEST_POINT("alloc-cur");
-    store_release(&take->tail, tail + 1); /* A1; the word is read: it may be overwritten; pairs with lane_magazine_room() */
+    /* A1; the word is read: it may be overwritten; pairs with lane_magazine_room() */
+    store_release(&take->tail, tail + 1);
     RECLAIM_TEST_POINT("alloc-tail");
     magazine_check_low(l, class_index, head, head - tail - 1);
     return object_of(l, word);
@@ -76,18 +80,21 @@ static bool answer_is_there(struct lane *l, unsigned class_index)
 
 static bool memory_is_there(struct lane *l, unsigned class_index)
 {
-    return load_acquire(&l->shared->magazine_head[class_index]) != l->shared->take[class_index].tail || /* A3 */
+    /* A3 */
+    return load_acquire(&l->shared->magazine_head[class_index]) != l->shared->take[class_index].tail ||
            answer_is_there(l, class_index);
 }
 
-/* One question and its answer: 0 or negative errno. An extent is made to measure, so only the answer itself will do. */
+/* One question and its answer: 0 or negative errno. An extent is made to measure, so only the answer itself
+   will do. */
 static int magazine_ask(struct lane *l, unsigned class_index, uint32_t pages)
 {
     unsigned flags = thread_in_section() ? ABI_ASK_IN_SECTION : 0;
     int r;
 
     l->ask_sequence++;
-    store_release(&l->shared->ask, abi_ask(l->ask_sequence, flags, class_index, pages)); /* pairs with lane_ask() */
+    /* pairs with lane_ask() */
+    store_release(&l->shared->ask, abi_ask(l->ask_sequence, flags, class_index, pages));
     RECLAIM_TEST_POINT("alloc-ask");
     r = lane_wait(l, LANE_WAITS_WAKE, pages ? answer_is_there : memory_is_there, class_index, FOREVER_NS);
     if (r < 0)
@@ -150,8 +157,8 @@ void *reclaim_alloc(struct reclaim_lane *l, size_t bytes)
 }
 
 /*
- * Back into `cur`, when p came from the word that `cur` did (the usual case of a failed compare-and-swap); all else
- * takes the way of every free.
+ * Back into `cur`, when p came from the word that `cur` did (the usual case of a failed compare-and-swap);
+ * all else takes the way of every free.
  */
 int reclaim_free(struct reclaim_lane *lane, void *p)
 {

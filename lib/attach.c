@@ -22,7 +22,8 @@ static bool membarrier_register(void)
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) < 0)
         return false;
     registered = syscall(SYS_membarrier, MEMBARRIER_GET_REGISTRATIONS, 0, 0);
-    return registered < 0 || (registered & MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED); /* below 0: cannot be asked */
+    /* below 0: cannot be asked */
+    return registered < 0 || (registered & MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
 }
 
 /* A caller built against a later header may pass options that we do not know, as long as they are off. */
@@ -45,10 +46,12 @@ static int options_copy(const struct reclaim_open_options *opt, struct reclaim_o
 
 static int options_check(const char *name, const struct reclaim_open_options *opt, struct complaint complaint)
 {
-    const unsigned known = RECLAIM_CREATE | RECLAIM_EXCL | RECLAIM_READ_ONLY | RECLAIM_RELOCATED | RECLAIM_TRANSIENT;
+    const unsigned known =
+        RECLAIM_CREATE | RECLAIM_EXCL | RECLAIM_READ_ONLY | RECLAIM_RELOCATED | RECLAIM_TRANSIENT;
 
     if (!name_is_valid(name))
-        return complain(complaint, -EINVAL, "not an arena's name: use 1 to %d of A-Z a-z 0-9 . _ -", ABI_NAME_MAX);
+        return complain(complaint, -EINVAL, "not an arena's name: use 1 to %d of A-Z a-z 0-9 . _ -",
+                        ABI_NAME_MAX);
     if (opt->flags & ~known)
         return complain(complaint, -EINVAL, "unknown flags 0x%x", opt->flags & ~known);
     if (!(opt->flags & RECLAIM_CREATE)) {
@@ -68,9 +71,11 @@ static struct abi_request open_request(const char *name, const struct reclaim_op
 {
     struct abi_request request = talk_request(ABI_OP_OPEN);
 
-    request.flags = (opt->flags & RECLAIM_CREATE ? ABI_OPEN_CREATE : 0) | (opt->flags & RECLAIM_EXCL ? ABI_OPEN_EXCL : 0) |
+    request.flags = (opt->flags & RECLAIM_CREATE ? ABI_OPEN_CREATE : 0) |
+                    (opt->flags & RECLAIM_EXCL ? ABI_OPEN_EXCL : 0) |
                     (opt->flags & RECLAIM_READ_ONLY ? ABI_OPEN_READ_ONLY : 0) |
-                    (opt->flags & RECLAIM_TRANSIENT ? ABI_OPEN_TRANSIENT : 0) | (fence ? ABI_OPEN_MUST_FENCE : 0);
+                    (opt->flags & RECLAIM_TRANSIENT ? ABI_OPEN_TRANSIENT : 0) |
+                    (fence ? ABI_OPEN_MUST_FENCE : 0);
     if (opt->flags & RECLAIM_CREATE) {
         request.mode = opt->mode ? (uint32_t)opt->mode : 0600;
         request.arena_bytes = ALIGN_UP(opt->arena_bytes, (uint64_t)ABI_CHUNK_BYTES);
@@ -92,15 +97,17 @@ static int handle_connect(struct reclaim *r, const char *directory, struct compl
     }
     error = talk_connect(paths.client, &r->socket);
     if (error == -ENOENT || error == -ENOTDIR || error == -ECONNREFUSED)
-        return complain(complaint, -ECONNREFUSED, "no daemon answers at %s; start reclaimd, or name its runtime directory",
+        return complain(complaint, -ECONNREFUSED,
+                        "no daemon answers at %s; start reclaimd, or name its runtime directory",
                         paths.client);
     if (error < 0)
-        return complain(complaint, error == -EAGAIN ? -ETIMEDOUT : error, "cannot connect to %s: %s", paths.client,
-                        strerror(-error));
+        return complain(complaint, error == -EAGAIN ? -ETIMEDOUT : error, "cannot connect to %s: %s",
+                        paths.client, strerror(-error));
     return 0;
 }
 
-static int handle_attach(struct reclaim *r, const struct abi_request *request, bool relocated, struct complaint complaint)
+static int handle_attach(struct reclaim *r, const struct abi_request *request, bool relocated,
+                         struct complaint complaint)
 {
     int fds[ABI_OPEN_FDS], error;
     struct abi_reply reply;
@@ -111,15 +118,19 @@ static int handle_attach(struct reclaim *r, const struct abi_request *request, b
     if (error < 0)
         return complain(complaint, error, "the daemon's answer: %s", reclaim_strerror(error));
     if (reply.error < 0)
-        return complain(complaint, reply.error, "%s", reply.message[0] ? reply.message : reclaim_strerror(reply.error));
+        return complain(complaint, reply.error, "%s",
+                        reply.message[0] ? reply.message : reclaim_strerror(reply.error));
     r->eventfd = fds[3];
     error = segments_map(r, &reply, fds, relocated, complaint);
     for (int i = 0; i < 3; i++)
         (void)close(fds[i]);
     if (error == -EPROTO)
-        return complain(complaint, error, "the daemon sent segments that are not sound: is it of another version?");
+        return complain(complaint, error,
+                        "the daemon sent segments that are not sound: is it of another version?");
     if (error < 0)
-        return error == -EADDRINUSE ? error : complain(complaint, error, "cannot map the arena: %s", strerror(-error));
+        return error == -EADDRINUSE
+                   ? error
+                   : complain(complaint, error, "cannot map the arena: %s", strerror(-error));
     r->fence = (request->flags & ABI_OPEN_MUST_FENCE) || r->domain->readers_must_fence;
     return 0;
 }

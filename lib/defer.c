@@ -3,15 +3,15 @@
  * Deferred frees: into the lane's ring, from which the daemon collects them.
  *
  * Guarantees (spin: tests/model/lane.pml)
- *  D1 Every accepted free is seen by the daemon once: each bit is a store of its own to the open record, or a new
- *     record that the head covers; a bit that is already there closes the record.
+ *  D1 Every accepted free is seen by the daemon once: each bit is a store of its own to the open record, or a
+ *     new record that the head covers; a bit that is already there closes the record.
  *  D2 What the caller did before the call, above all its unlinking of p, is visible to whoever sees the bit.
  *  D3 A record that the daemon has not read is never overwritten: the ring is full first.
- *  D4 The call waits only for a collect, never for a grace period, unless the client's pending limit is reached; then
- *     not in a read section.
+ *  D4 The call waits only for a collect, never for a grace period, unless the client's pending limit is
+ *     reached; then not in a read section.
  *
- * Together       defer of this lane   of another lane   collect   bury
- * defer          no: one thread       yes               yes       no: the thread is gone
+ * Together       defer of this lane   of another lane   collect   bury defer          no: one thread
+ * yes               yes       no: the thread is gone
  *
  * Progress: wait-free while the ring has room, without a read-modify-write or a system call; else it sleeps.
  */
@@ -31,7 +31,8 @@ static inline bool ring_is_full(const struct lane *l)
 
 static bool room_is_there(struct lane *l, unsigned what)
 {
-    l->tail = load_acquire(&l->shared->tail); /* D3: the daemon has read what is below; pairs with lane_collect() */
+    /* D3: the daemon has read what is below; pairs with lane_collect() */
+    l->tail = load_acquire(&l->shared->tail);
     return !ring_is_full(l) || (load_relaxed(&l->shared->over_limit) && what); /* stale: one more turn */
 }
 
@@ -60,7 +61,7 @@ static inline uint32_t mask_count(uint32_t mask)
     return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
-/* Below, each function ends in a call of the next or in 0, so that the usual ways keep nothing on the stack. */
+/* Below, each function ends in a call of the next or in 0, so that the usual ways keep nothing on the stack */
 static inline int defer_ring(struct lane *l)
 {
     uint32_t want = lane_want(l->shared, l->front.fence); /* B1 */
@@ -92,7 +93,8 @@ static int defer_append(struct lane *l, uint64_t word)
     struct abi_lane *shared = l->shared;
     uint32_t head = l->head, closed = abi_word_mask(l->front.open);
 
-    if (unlikely(head - l->tail >= ABI_RING_RECORDS || load_relaxed(&shared->evicted))) /* as in defer_wait_room() */
+    /* as in defer_wait_room() */
+    if (unlikely(head - l->tail >= ABI_RING_RECORDS || load_relaxed(&shared->evicted)))
         return defer_append_later(l, word);
     store_relaxed(&shared->ring[head & RING_MASK], word); /* published by head */
     RECLAIM_TEST_POINT("defer-record");
@@ -123,13 +125,14 @@ static __attribute__((noinline, cold)) int defer_other(struct lane *l, const voi
 int reclaim_defer_slow(struct reclaim_lane *lane, void *p)
 {
     struct lane *l = lane_of(lane);
-    uint64_t granule = granule_of(l, p), word = granule_block(granule) << 32 | 1ull << (granule & 31), open = l->front.open;
+    uint64_t granule = granule_of(l, p), word = granule_block(granule) << 32 | 1ull << (granule & 31),
+             open = l->front.open;
 
     if (unlikely(granule >= l->n_granules)) /* stale and read-only lanes too */
         return defer_other(l, p);
     if (abi_word_block(open) != abi_word_block(word) || (abi_word_mask(open) & abi_word_mask(word)))
         return defer_append(l, word);
-    l->front.open = open | word; /* a lane that fences */
+    l->front.open = open | word;                 /* a lane that fences */
     store_release(l->front.record, open | word); /* D1, D2; pairs with lane_collect() */
     return defer_ring(l);
 }

@@ -3,11 +3,12 @@
  * Grace periods for callers: cookies, synchronize, barrier. A lane has one ticket for the daemon at a time.
  *
  * Guarantees
- *  G1 A cookie covers every section that could see what its taker unlinked before: a full fence, then `started`, then
- *     as much ahead as the machine's memory model needs (ABI_CLIENT_COOKIE_AHEAD; spin: tests/model/gp.pml).
+ *  G1 A cookie covers every section that could see what its taker unlinked before: a full fence, then
+ *     `started`, then as much ahead as the machine's memory model needs (ABI_CLIENT_COOKIE_AHEAD; spin:
+ *     tests/model/gp.pml).
  *  G2 After a completed wait, all that sections read in that grace period has been read.
- *  G3 A ticket that nobody waits for any more may be overwritten by the next: numbers only grow, and the wait is for
- *     its own number.
+ *  G3 A ticket that nobody waits for any more may be overwritten by the next: numbers only grow, and the wait
+ *     is for its own number.
  */
 #include "handle.h"
 
@@ -52,7 +53,8 @@ static bool ticket_is_done(struct lane *l, unsigned what)
     return load_acquire(&l->shared->ticket_done) == l->ticket_sequence;
 }
 
-static int ticket_wait(struct lane *l, enum abi_ticket_kind kind, uint64_t cookie, const struct timespec *timeout)
+static int ticket_wait(struct lane *l, enum abi_ticket_kind kind, uint64_t cookie,
+                       const struct timespec *timeout)
 {
     uint64_t deadline_ns;
     int r = deadline_of(timeout, &deadline_ns);
@@ -78,7 +80,8 @@ int reclaim_gp_start(struct reclaim_lane *lane, uint64_t *ret_cookie)
     full_fence(); /* the caller's unlinking before the load; pairs with the membarrier in grace_start() */
     cookie = load_acquire(&l->domain->started) + ABI_CLIENT_COOKIE_AHEAD; /* pairs with grace_start() */
     if (l->cookie_asked != cookie || ticket_is_done(l, 0))
-        ticket_send(l, ABI_TICKET_GP_WAIT, cookie); /* over an older one that nobody waits for: its cookie is smaller */
+        /* over an older one that nobody waits for: its cookie is smaller */
+        ticket_send(l, ABI_TICKET_GP_WAIT, cookie);
     *ret_cookie = cookie;
     return 0;
 }
@@ -88,7 +91,8 @@ static int cookie_is_over(const struct abi_domain *domain, uint64_t cookie)
 {
     if (load_acquire(&domain->completed) >= cookie) /* G2; pairs with grace_complete() */
         return 1;
-    return cookie > load_relaxed(&domain->started) + ABI_CLIENT_COOKIE_AHEAD ? -EINVAL : 0; /* started only grows */
+    /* started only grows */
+    return cookie > load_relaxed(&domain->started) + ABI_CLIENT_COOKIE_AHEAD ? -EINVAL : 0;
 }
 
 int reclaim_gp_poll(struct reclaim *r, uint64_t cookie)

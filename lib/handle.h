@@ -3,13 +3,14 @@
  * What the files of libreclaim share and nobody else sees: handles, lanes, and who may touch them when.
  *
  * After a fork. Everything here that belongs to one process lies in mappings that the kernel wipes in a child
- * (MADV_WIPEONFORK), whichever way the child was made: handles, lanes and struct process read as zero there. So
- * `magic == 0` and `front.slot == NULL` are the tests for -ESTALE, and the child begins with nothing. Three statics
- * survive: where struct process is, the thread-exit key, and the list head of each thread, whose lanes then read as
- * zero. The segments themselves are not in the child at all (MADV_DONTFORK).
+ * (MADV_WIPEONFORK), whichever way the child was made: handles, lanes and struct process read as zero there.
+ * So `magic == 0` and `front.slot == NULL` are the tests for -ESTALE, and the child begins with nothing.
+ * Three statics survive: where struct process is, the thread-exit key, and the list head of each thread,
+ * whose lanes then read as zero. The segments themselves are not in the child at all (MADV_DONTFORK).
  *
- * Locks, in this order: a handle's `talk` (one question to the daemon at a time), the process lock (both lists of
- * lanes, the list of handles). Neither is held while the other party is the daemon and a lock is the process lock.
+ * Locks, in this order: a handle's `talk` (one question to the daemon at a time), the process lock (both
+ * lists of lanes, the list of handles). Neither is held while the other party is the daemon and a lock is the
+ * process lock.
  */
 #ifndef RECLAIM_HANDLE_H
 #define RECLAIM_HANDLE_H
@@ -26,7 +27,7 @@
 
 #define HANDLE_MAGIC 0x656c646e61686d6cull
 #define ARENA_FIRST_BYTES ((uint64_t)ABI_FIRST_BLOCK * ABI_BLOCK_BYTES) /* no object lies below */
-#define SMALL_BYTES_MAX 3584u                                            /* larger ones are extents */
+#define SMALL_BYTES_MAX 3584u                                           /* larger ones are extents */
 #define TALK_TIMEOUT_NS (10 * 1000000000ull) /* for an answer: far above a restart of the daemon */
 #define TURN_NS (100 * 1000000ull)           /* a sleeper looks so often whether the daemon is still there */
 #define FOREVER_NS UINT64_MAX
@@ -66,8 +67,8 @@ struct lane_class {
 };
 
 /*
- * One thread's lane. Only that thread touches it, but reclaim_close() of another thread, which takes the slot and the
- * handle away under the process lock.
+ * One thread's lane. Only that thread touches it, but reclaim_close() of another thread, which takes the slot
+ * and the handle away under the process lock.
  */
 struct lane {
     struct reclaim_lane front; /* first: the inline functions use it */
@@ -94,7 +95,8 @@ struct lane {
 /* What the public header takes for granted. */
 assert_cc(offsetof(struct reclaim_lane, take) == 64);
 assert_cc(offsetof(struct abi_take, cur) == 0 && sizeof(struct abi_take) == 2 * sizeof(uint64_t));
-assert_cc(ARENA_FIRST_BYTES == 65536 && ABI_FIRST_BLOCK == 128 && ABI_BLOCK_BYTES == 512 && ABI_GRANULE_BYTES == 16);
+assert_cc(ARENA_FIRST_BYTES == 65536 && ABI_FIRST_BLOCK == 128 && ABI_BLOCK_BYTES == 512 &&
+          ABI_GRANULE_BYTES == 16);
 assert_cc(sizeof(struct lane) <= ABI_PAGE_BYTES);
 
 static inline struct lane *lane_of(struct reclaim_lane *l)
@@ -122,7 +124,8 @@ void process_lock(void);
 void process_unlock(void);
 void process_handle_add(struct reclaim *r);
 void process_handle_remove(struct reclaim *r);
-void *wiped_new(size_t bytes); /* zeroed memory that the child of a fork finds zeroed again; NULL: no memory */
+/* zeroed memory that the child of a fork finds zeroed again; NULL: no memory */
+void *wiped_new(size_t bytes);
 void *wiped_free(void *memory, size_t bytes);
 void *thread_self(void);
 int thread_lane_add(struct lane *l);
@@ -141,8 +144,8 @@ int talk_ask(struct reclaim *r, const struct abi_request *request, struct abi_re
 void talk_tell(struct reclaim *r, const struct abi_request *request);
 
 /* segment.c: what the daemon sent, checked and mapped */
-int segments_map(struct reclaim *r, const struct abi_reply *reply, const int fds[static ABI_OPEN_FDS], bool relocated,
-                 struct complaint complaint);
+int segments_map(struct reclaim *r, const struct abi_reply *reply, const int fds[static ABI_OPEN_FDS],
+                 bool relocated, struct complaint complaint);
 void segments_unmap(struct reclaim *r);
 struct abi_lane *segment_lane(const struct reclaim *r, uint32_t number);
 struct abi_slot *segment_slot(const struct reclaim *r, uint32_t number);
@@ -161,7 +164,7 @@ void lane_fence(const struct lane *l);
 void lane_bell(struct lane *l);
 int lane_ring_new(struct lane *l, uint32_t want);
 void lane_ring_dozing(struct lane *l);
-int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *l, unsigned what), unsigned what,
-              uint64_t deadline_ns);
+int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *l, unsigned what),
+              unsigned what, uint64_t deadline_ns);
 
 #endif

@@ -2,11 +2,12 @@
 /*
  * Lanes: made at a thread's first call, given back at its exit, by reclaim_lane_put() or by reclaim_close().
  *
- * The owner word. A thread holds the lane's robust mutex for as long as it has the lane, so that the kernel tells the
- * daemon of its death. glibc and the kernel keep a list of a thread's robust mutexes through the mutexes themselves:
- * memory with a locked one in it must stay mapped, and only its owner can unlink it. reclaim_close() therefore does for
- * lanes of *other* threads what it can (slot = 0, owner word = 0, message) and leaves the lane's first page mapped. The
- * owner finds the orphan at its next look-up or at its exit, puts its number back into the word, unlocks and unmaps.
+ * The owner word. A thread holds the lane's robust mutex for as long as it has the lane, so that the kernel
+ * tells the daemon of its death. glibc and the kernel keep a list of a thread's robust mutexes through the
+ * mutexes themselves: memory with a locked one in it must stay mapped, and only its owner can unlink it.
+ * reclaim_close() therefore does for lanes of *other* threads what it can (slot = 0, owner word = 0, message)
+ * and leaves the lane's first page mapped. The owner finds the orphan at its next look-up or at its exit,
+ * puts its number back into the word, unlocks and unmaps.
  *
  * Guarantees
  *  N1 Cursors are zero and the owner is locked before `phase` says that the lane lives.
@@ -38,8 +39,9 @@ static uint32_t thread_number(void)
 }
 
 /*
- * Does the C library know this process? After a raw clone() it goes by the parent's thread number and list of robust
- * mutexes, and locking one more would write into memory that is not there. fork() and _Fork() are fine.
+ * Does the C library know this process? After a raw clone() it goes by the parent's thread number and list of
+ * robust mutexes, and locking one more would write into memory that is not there. fork() and _Fork() are
+ * fine.
  */
 static bool thread_is_known(void)
 {
@@ -77,7 +79,8 @@ static int lane_claim(struct abi_lane *shared)
     return -ENOTSUP;
 }
 
-/* N1. The daemon has cleared the lane before it said its number, so this finds zeroes unless the daemon is broken. */
+/* N1. The daemon has cleared the lane before it said its number, so this finds zeroes unless the daemon is
+   broken. */
 static int lane_start(struct abi_lane *shared, uint32_t generation)
 {
     int r;
@@ -220,11 +223,12 @@ void lane_release(struct lane *l)
 static void lane_orphan(struct reclaim *r, struct lane *l)
 {
     store_release(l->front.slot, (uint64_t)0); /* pairs with grace_scan() */
-    store_release(&l->shared->owner[0], 0u);    /* after the slot; pairs with lane_is_dead() */
+    store_release(&l->shared->owner[0], 0u);   /* after the slot; pairs with lane_is_dead() */
     lane_tell_put(r, l->number, l->generation);
     l->front.slot = NULL;
     l->n_granules = l->front.n_granules = l->front.small_bytes = 0;
-    store_relaxed(&l->r, (struct reclaim *)NULL); /* under the process lock; its owner looks without, at no other fact */
+    /* under the process lock; its owner looks without, at no other fact */
+    store_relaxed(&l->r, (struct reclaim *)NULL);
 }
 
 /* The pages that must stay are moved out of the way of the channel's munmap() by unmapping around them. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Questions to the daemon: fixed structs on a SOCK_SEQPACKET connection, one question at a time a handle. Bounded:
- * an answer that does not come in time closes the conversation for good, because a late one could not be told from the
- * answer to a later question. Lanes that are there go on working without it.
+ * Questions to the daemon: fixed structs on a SOCK_SEQPACKET connection, one question at a time a handle.
+ * Bounded: an answer that does not come in time closes the conversation for good, because a late one could
+ * not be told from the answer to a later question. Lanes that are there go on working without it.
  */
 #include "handle.h"
 
@@ -61,8 +61,11 @@ int talk_connect(const char *path, int *ret_socket)
 
 struct abi_request talk_request(enum abi_op op)
 {
-    return (struct abi_request){
-        .magic = ABI_MAGIC_MESSAGE, .major = ABI_MAJOR, .minor = ABI_MINOR, .fingerprint = ABI_FINGERPRINT, .op = op};
+    return (struct abi_request){.magic = ABI_MAGIC_MESSAGE,
+                                .major = ABI_MAJOR,
+                                .minor = ABI_MINOR,
+                                .fingerprint = ABI_FINGERPRINT,
+                                .op = op};
 }
 
 /* The first request proves who we are: the daemon compares it with who connected. */
@@ -106,7 +109,8 @@ static int answer_wait(int fd, uint64_t deadline_ns)
     }
 }
 
-/* Takes the descriptors that came along: the first n_wanted into ret_fds, if there are exactly so many; else none. */
+/* Takes the descriptors that came along: the first n_wanted into ret_fds, if there are exactly so many; else
+   none. */
 static int answer_fds(struct msghdr *message, unsigned n_wanted, int *ret_fds)
 {
     int fds[FDS_MAX];
@@ -138,8 +142,10 @@ static int answer_receive(int fd, enum abi_op op, struct abi_reply *ret_reply, u
     } control;
     struct abi_reply reply = {0};
     struct iovec data = {.iov_base = &reply, .iov_len = sizeof(reply)};
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
     uint64_t deadline_ns = clock_ns() + TALK_TIMEOUT_NS;
     ssize_t n;
     int r;

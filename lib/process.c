@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What there is once a process (the lock, the list of handles, the thread-exit key) and once a thread (its lanes).
- * How it survives a fork stands in handle.h.
+ * What there is once a process (the lock, the list of handles, the thread-exit key) and once a thread (its
+ * lanes). How it survives a fork stands in handle.h.
  */
 #include "handle.h"
 
@@ -62,9 +62,10 @@ static void thread_exit(void *lanes)
 }
 
 /*
- * Around fork(): a child that does not exec at once must not keep our connection open, or the daemon would not see
- * that we have gone. The numbers are in wiped memory, so they are noted before. _Fork() and a raw clone() do not come
- * by here, nor do more arenas than this in one process: there the child keeps two descriptors each until it execs.
+ * Around fork(): a child that does not exec at once must not keep our connection open, or the daemon would
+ * not see that we have gone. The numbers are in wiped memory, so they are noted before. _Fork() and a raw
+ * clone() do not come by here, nor do more arenas than this in one process: there the child keeps two
+ * descriptors each until it execs.
  */
 #define NOTED_MAX 64
 static int noted[NOTED_MAX];
@@ -154,8 +155,8 @@ void thread_lane_remove(struct lane *l)
 }
 
 /*
- * Also forgets what the parent's thread had (wiped: no thread) and frees what another thread's reclaim_close() left.
- * No lock: lanes leave this list by this thread alone.
+ * Also forgets what the parent's thread had (wiped: no thread) and frees what another thread's
+ * reclaim_close() left. No lock: lanes leave this list by this thread alone.
  */
 struct lane *thread_lane_find(const struct reclaim *r)
 {
@@ -164,7 +165,8 @@ struct lane *thread_lane_find(const struct reclaim *r)
     if (thread_lanes && !thread_lanes->thread)
         thread_lanes = NULL;
     for (struct lane *l = thread_lanes; l; l = next) {
-        /* Relaxed: only its being ours matters, and that no other thread changes while the handle is in use. */
+        /* Relaxed: only its being ours matters, and that no other thread changes while the handle is in use.
+           */
         const struct reclaim *owner = load_relaxed(&l->r);
 
         next = l->next_of_thread;

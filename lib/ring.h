@@ -7,7 +7,8 @@
 
 #include "basic/ordering.h"
 
-/* How many granules p lies above the first that can be an object's; of what is not aligned, more than there are. */
+/* How many granules p lies above the first that can be an object's; of what is not aligned, more than there
+   are. */
 static inline uint64_t granule_of(const struct lane *l, const void *p)
 {
     uint64_t distance = (uintptr_t)p - l->front.first;
@@ -40,8 +41,9 @@ static inline void lane_ring(struct lane *l)
 }
 
 /*
- * ThreadSanitizer sees one process only, and what orders one owner's use of memory before the next one's goes through
- * the daemon. So what a thread did before unlock or free, another has seen when it gets memory or a grace period.
+ * ThreadSanitizer sees one process only, and what orders one owner's use of memory before the next one's goes
+ * through the daemon. So what a thread did before unlock or free, another has seen when it gets memory or a
+ * grace period.
  */
 #ifdef RECLAIM_SANITIZE_THREAD
 void __tsan_acquire(void *address);

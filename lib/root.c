@@ -59,6 +59,7 @@ int reclaim_stats(struct reclaim *r, struct reclaim_stats *ret)
     };
     memcpy(ret, &stats, MIN(size, sizeof(stats)));
     if (size > sizeof(stats))
-        memset((char *)ret + sizeof(stats), 0, size - sizeof(stats)); /* a later header's figures: we have none */
+        /* a later header's figures: we have none */
+        memset((char *)ret + sizeof(stats), 0, size - sizeof(stats));
     return 0;
 }

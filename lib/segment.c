@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The three segments that the daemon sends at attach: each is checked (size, seals, magic, version, layout) before
- * anything in it is believed, mapped, and kept out of the children of a fork.
+ * The three segments that the daemon sends at attach: each is checked (size, seals, magic, version, layout)
+ * before anything in it is believed, mapped, and kept out of the children of a fork.
  */
 #include "handle.h"
 
@@ -81,8 +81,9 @@ static bool channel_is_sound(const struct abi_channel *c, uint64_t bytes)
 {
     uint64_t lanes_bytes, end, slots_end;
 
-    if (c->bytes != bytes || c->n_lanes == 0 || c->slot_offset < sizeof(*c) || c->slot_offset % ABI_CACHE_LINE ||
-        c->lane_offset % ABI_PAGE_BYTES || c->lane_stride % ABI_PAGE_BYTES || c->lane_stride < sizeof(struct abi_lane))
+    if (c->bytes != bytes || c->n_lanes == 0 || c->slot_offset < sizeof(*c) ||
+        c->slot_offset % ABI_CACHE_LINE || c->lane_offset % ABI_PAGE_BYTES ||
+        c->lane_stride % ABI_PAGE_BYTES || c->lane_stride < sizeof(struct abi_lane))
         return false;
     if (__builtin_mul_overflow(c->lane_stride, c->n_lanes, &lanes_bytes) ||
         __builtin_add_overflow(c->lane_offset, lanes_bytes, &end) ||
@@ -101,7 +102,9 @@ static int channel_map(struct reclaim *r, int fd, uint64_t said_bytes)
     if (!r->channel)
         return -errno;
     r->channel_bytes = bytes;
-    return head_is_ours((const void *)r->channel, ABI_MAGIC_CHANNEL) && channel_is_sound(r->channel, bytes) ? 0 : -EPROTO;
+    return head_is_ours((const void *)r->channel, ABI_MAGIC_CHANNEL) && channel_is_sound(r->channel, bytes)
+               ? 0
+               : -EPROTO;
 }
 
 static int arena_map(struct reclaim *r, int fd, bool relocated, struct complaint complaint)
@@ -131,8 +134,8 @@ static int arena_map(struct reclaim *r, int fd, bool relocated, struct complaint
     return 0;
 }
 
-int segments_map(struct reclaim *r, const struct abi_reply *reply, const int fds[static ABI_OPEN_FDS], bool relocated,
-                 struct complaint complaint)
+int segments_map(struct reclaim *r, const struct abi_reply *reply, const int fds[static ABI_OPEN_FDS],
+                 bool relocated, struct complaint complaint)
 {
     int error = domain_map(r, fds[0]);
 
@@ -163,7 +166,8 @@ void segments_unmap(struct reclaim *r)
 
 struct abi_lane *segment_lane(const struct reclaim *r, uint32_t number)
 {
-    return (struct abi_lane *)((char *)r->channel + r->channel->lane_offset + number * r->channel->lane_stride);
+    return (struct abi_lane *)((char *)r->channel + r->channel->lane_offset +
+                               number * r->channel->lane_stride);
 }
 
 struct abi_slot *segment_slot(const struct reclaim *r, uint32_t number)

@@ -3,13 +3,14 @@
  * Bells and sleeping: how a lane wakes the daemon and waits for it.
  *
  * Guarantees (spin: tests/model/lane.pml, wait.pml)
- *  B1 A record or bit that was stored before lane_ring() is either seen by the daemon's last look before it sleeps, or
- *     the bell rings: want, bell and sleeps are read and written in program order, and the daemon's membarrier between
- *     its stores and its look stands in for the full fence that is missing here. A lane that membarrier cannot reach
- *     (`fence`) has that fence before each load of want and of sleeps.
+ *  B1 A record or bit that was stored before lane_ring() is either seen by the daemon's last look before it
+ *     sleeps, or the bell rings: want, bell and sleeps are read and written in program order, and the
+ *     daemon's membarrier between its stores and its look stands in for the full fence that is missing here.
+ *     A lane that membarrier cannot reach (`fence`) has that fence before each load of want and of sleeps.
  *  B2 A lane rings at most once for each value of want, but for sleepers, floods, extents and low magazines.
- *  B3 No wake-up is lost: the waiting flag, a full fence, then the last look at what is waited for; the daemon stores
- *     progress, a full fence, then looks at the flag. The kernel compares the futex word once more.
+ *  B3 No wake-up is lost: the waiting flag, a full fence, then the last look at what is waited for; the
+ *     daemon stores progress, a full fence, then looks at the flag. The kernel compares the futex word once
+ *     more.
  *  B4 Nobody sleeps for ever on a daemon that is gone: each turn of a sleep ends in a look at the connection.
  */
 #include "handle.h"
@@ -30,7 +31,8 @@ uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* B1: between a store of ours and a load of the daemon's word; pairs with the membarrier, or fence, in arena_sleep(). */
+/* B1: between a store of ours and a load of the daemon's word; pairs with the membarrier, or fence, in
+   arena_sleep(). */
 void lane_fence(const struct lane *l)
 {
     if (l->front.fence)
@@ -40,8 +42,9 @@ void lane_fence(const struct lane *l)
 }
 
 /*
- * Writes the eventfd. An error does not matter: a full counter has rung already, and of a lost daemon the sleepers
- * learn from the connection. Through syscall(), as write() would be a place where the thread can be cancelled.
+ * Writes the eventfd. An error does not matter: a full counter has rung already, and of a lost daemon the
+ * sleepers learn from the connection. Through syscall(), as write() would be a place where the thread can be
+ * cancelled.
  */
 void lane_bell(struct lane *l)
 {
@@ -52,7 +55,7 @@ void lane_bell(struct lane *l)
     errno = saved;
 }
 
-/* The cold half of lane_ring(): this lane has not rung for this `want` yet. 0, for callers that end with it. */
+/* The cold half of lane_ring(): this lane has not rung for this `want` yet. 0, for callers that end with it */
 __attribute__((noinline, cold)) int lane_ring_new(struct lane *l, uint32_t want)
 {
     l->front.bell = want;
@@ -84,15 +87,16 @@ static void futex_sleep(uint32_t *word, uint32_t seen, uint64_t ns)
 {
     struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 
-    (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0); /* any reason to return is one to look again */
+    /* any reason to return is one to look again */
+    (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);
 }
 
 /*
- * Sleeps until ready(): 0, -ETIMEDOUT, or -ESHUTDOWN when the daemon is gone or, unless for a ticket, the client was
- * evicted. Rings at each turn: a sleeping daemon need not have noticed what we ask for.
+ * Sleeps until ready(): 0, -ETIMEDOUT, or -ESHUTDOWN when the daemon is gone or, unless for a ticket, the
+ * client was evicted. Rings at each turn: a sleeping daemon need not have noticed what we ask for.
  */
-int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *l, unsigned what), unsigned what,
-              uint64_t deadline_ns)
+int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *l, unsigned what),
+              unsigned what, uint64_t deadline_ns)
 {
     bool ticket = waits == LANE_WAITS_TICKET;
     uint32_t *waiting = ticket ? &l->shared->ticket_waiting : &l->shared->waiting;

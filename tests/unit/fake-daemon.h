@@ -59,6 +59,7 @@ struct fake {
     int reply_error;
     const char *reply_message;
     uint64_t reply_offset;
+    uint64_t reply_skew; /* between the base that it says and the domain's */
     int seals;            /* of the segments, -1: FAKE_SEALS */
     unsigned n_extra_fds; /* beside the four */
     bool hang_up;         /* closes at the first request */
@@ -237,7 +238,7 @@ static inline bool fake_answer(struct fake *f, const struct abi_request *request
         return false;
     }
     if (request->op == ABI_OP_OPEN) {
-        reply->base = f->domain->base;
+        reply->base = f->domain->base + f->reply_skew;
         reply->arena_bytes = f->domain->arena_bytes;
         reply->channel_bytes = f->channel->bytes;
         for (unsigned i = 0; i < 3; i++)

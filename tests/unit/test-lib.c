@@ -106,6 +106,7 @@ static void test_open_option_sizes(void **state)
         struct reclaim_open_options known;
         uint64_t later;
     } opt = {.known = {.size = sizeof(opt), .runtime_directory = f->directory}};
+    char beyond[16] = "beyond";
     struct reclaim *r;
 
     assert_int_equal(reclaim_open("x", &opt.known, &r), 0);
@@ -115,8 +116,12 @@ static void test_open_option_sizes(void **state)
     opt.known.size = 4;
     assert_int_equal(reclaim_open("x", &opt.known, &r), -EINVAL);
     opt.known.size = offsetof(struct reclaim_open_options, message);
+    opt.known.message = beyond; /* not there in that earlier version */
+    opt.known.message_size = sizeof(beyond);
     assert_int_equal(reclaim_open("x", &opt.known, &r), 0);
     reclaim_close(r);
+    assert_int_equal(reclaim_open("not a name", &opt.known, &r), -EINVAL);
+    assert_string_equal(beyond, "beyond");
 }
 
 static void test_open_no_daemon(void **state)
@@ -224,6 +229,9 @@ static void test_open_unsound_segments(void **state)
         *f->channel = channel;
         *f->domain = domain;
     }
+    fake_set(f, reply_skew, 1 << 20);
+    assert_int_equal(open_named(f, "x", (struct reclaim_open_options){0}, message), -EPROTO);
+    fake_set(f, reply_skew, 0);
     assert_int_equal(open_named(f, "x", (struct reclaim_open_options){0}, message), 0);
 }
 
@@ -291,6 +299,10 @@ static void test_root_and_stats(void **state)
     assert_int_equal(reclaim_stats(r, &stats), -EINVAL);
     fake_set(f, reply_error, -ENOSPC);
     assert_int_equal(reclaim_root(r, "more", &word), -ENOSPC);
+    fake_set(f, truncated, true);
+    assert_int_equal(reclaim_root(r, "more", &word), -ESHUTDOWN);
+    fake_set(f, truncated, false); /* what comes after an answer that made no sense is not to be trusted */
+    assert_int_equal(reclaim_root(r, "more", &word), -ESHUTDOWN);
     reclaim_close(r);
 }
 

@@ -4,13 +4,13 @@
  *
  * A process opens an arena, each of its threads gets a lane of it, and then
  *
- *     reader:  reclaim_read_lock(l);  p = reclaim_dereference(*root);  ... use *p ...  reclaim_read_unlock(l);
+ *     reader:  reclaim_read_lock(l);  p = reclaim_dereference(*root);  ... *p ...  reclaim_read_unlock(l);
  *     writer:  n = reclaim_alloc(l, sizeof(*n));  fill *n;  reclaim_assign_pointer(l, *root, n);
  *              reclaim_defer_free(l, old);            the daemon frees it once no reader can see it
  *
- * Every function that can fail returns a negative errno and leaves its outputs alone. Nothing here aborts, logs or
- * installs a signal handler. A lane belongs to one thread. In the child of a fork every call says -ESTALE until the
- * child opens the arena itself.
+ * Every function that can fail returns a negative errno and leaves its outputs alone. Nothing here aborts,
+ * logs or installs a signal handler. A lane belongs to one thread. In the child of a fork every call says
+ * -ESTALE until the child opens the arena itself.
  *
  * "May block" below: may sleep until the daemon answers. "Section": between read_lock and read_unlock.
  */
@@ -36,23 +36,26 @@ extern "C" {
 struct reclaim;
 
 /*
- * The part of a lane that the inline functions below use; the library's own part follows it. Not for use by name, and
- * part of the library's binary interface. Private to the thread; what it points to is shared with the daemon.
- * In the child of a fork the kernel wipes it (MADV_WIPEONFORK), so slot is NULL and all limits are zero there.
+ * The part of a lane that the inline functions below use; the library's own part follows it. Not for use by
+ * name, and part of the library's binary interface. Private to the thread; what it points to is shared with
+ * the daemon. In the child of a fork the kernel wipes it (MADV_WIPEONFORK), so slot is NULL and all limits
+ * are zero there.
  */
 struct reclaim_lane {
     uint64_t *slot;          /* this thread's reader slot: grace-period number << 16 | nesting */
     const uint64_t *started; /* the arena's newest grace period */
     uint64_t first;          /* address of the first granule (16 bytes) that can be an object's */
     uint64_t n_granules;     /* from there on; 0: the library has to look at each defer */
-    uint64_t open;           /* the latest record: block of 32 granules << 32 | a bit for each granule deferred */
-    uint64_t *record;        /* where the daemon reads it */
-    const uint32_t *want;    /* which ring of the bell the daemon waits for */
-    uint32_t bell;           /* which one this lane rang last */
-    uint32_t fence;          /* membarrier cannot reach us: fence in read_lock */
-    uint64_t *take;          /* for each size class a pair of words; the first is a record of free objects */
-    size_t small_bytes;      /* the largest object that take is for; 0: the library has to look at each alloc */
-    uint32_t last;           /* size class of the latest allocation */
+    /* the latest record: block of 32 granules << 32 | a bit for each granule deferred */
+    uint64_t open;
+    uint64_t *record;     /* where the daemon reads it */
+    const uint32_t *want; /* which ring of the bell the daemon waits for */
+    uint32_t bell;        /* which one this lane rang last */
+    uint32_t fence;       /* membarrier cannot reach us: fence in read_lock */
+    uint64_t *take;       /* for each size class a pair of words; the first is a record of free objects */
+    /* the largest object that take is for; 0: the library has to look at each alloc */
+    size_t small_bytes;
+    uint32_t last;        /* size class of the latest allocation */
     uint32_t reserved;
 };
 
@@ -60,33 +63,38 @@ struct reclaim_lane {
 #define RECLAIM_CREATE (1u << 0)    /* make the arena if it is not there */
 #define RECLAIM_EXCL (1u << 1)      /* with CREATE: -EEXIST if it is there */
 #define RECLAIM_READ_ONLY (1u << 2) /* an observer: reads, never allocates or frees */
-#define RECLAIM_RELOCATED (1u << 3) /* take another address if the arena's own is in use here; use offsets then */
+/* take another address if the arena's own is in use here; use offsets then */
+#define RECLAIM_RELOCATED (1u << 3)
 #define RECLAIM_TRANSIENT (1u << 4) /* with CREATE: the arena goes with its last client */
 
 struct reclaim_open_options {
-    size_t size;                   /* sizeof(struct reclaim_open_options): later versions append */
-    unsigned flags;                /* RECLAIM_CREATE .. */
-    mode_t mode;                   /* with CREATE: who may open it, as chmod writes it; 0: 0600 */
-    uint64_t arena_bytes;          /* with CREATE: 1 MiB .. 2 TiB, rounded up to 64 KiB */
-    const char *runtime_directory; /* where the daemon's sockets are; NULL: RECLAIMD_RUNTIME_DIRECTORY, then the default */
-    char *message;                 /* on failure one line in words is put here; may be NULL */
+    size_t size;          /* sizeof(struct reclaim_open_options): later versions append */
+    unsigned flags;       /* RECLAIM_CREATE .. */
+    mode_t mode;          /* with CREATE: who may open it, as chmod writes it; 0: 0600 */
+    uint64_t arena_bytes; /* with CREATE: 1 MiB .. 2 TiB, rounded up to 64 KiB */
+    /* where the daemon's sockets are; NULL: RECLAIMD_RUNTIME_DIRECTORY, then the default */
+    const char *runtime_directory;
+    char *message; /* on failure one line in words is put here; may be NULL */
     size_t message_size;
 };
 
 /*
- * Opens (or makes) an arena. name: 1..48 of [A-Za-z0-9._-]. opt may be NULL.
- * -ENOENT no such arena; -EACCES not yours; -EEXIST; -ECONNREFUSED no daemon; -EPROTO an incompatible daemon;
- * -EADDRINUSE the arena's address is taken in this process; -EMFILE, -ENOSPC a limit of the daemon's, named in message.
- * May block. Not in a section, not in a signal handler.
+ * Opens (or makes) an arena. name: 1..48 of [A-Za-z0-9._-]. opt may be NULL. -ENOENT no such arena; -EACCES
+ * not yours; -EEXIST; -ECONNREFUSED no daemon; -EPROTO an incompatible daemon; -EADDRINUSE the arena's
+ * address is taken in this process; -EMFILE, -ENOSPC a limit of the daemon's, named in message. May block.
+ * Not in a section, not in a signal handler.
  */
-RECLAIM_PUBLIC int reclaim_open(const char *name, const struct reclaim_open_options *opt, struct reclaim **ret);
+RECLAIM_PUBLIC int reclaim_open(const char *name, const struct reclaim_open_options *opt,
+                                struct reclaim **ret);
 
-/* Gives back all lanes of this handle and unmaps. Nobody may use r, its lanes or its memory any more. NULL is fine. */
+/* Gives back all lanes of this handle and unmaps. Nobody may use r, its lanes or its memory any more; NULL is
+   fine. Other threads need not have put their lanes: theirs say -ESTALE from now on. */
 RECLAIM_PUBLIC void reclaim_close(struct reclaim *r);
 
 /*
  * This thread's lane of r: made at the first call, the same one after that; given back at thread exit.
- * -EMFILE: lanes-max; -ESHUTDOWN: evicted or the daemon is gone. The first call may block and must not be in a signal handler.
+ * -EMFILE: lanes-max; -ESHUTDOWN: evicted or the daemon is gone. The first call may block and must not be in
+ * a signal handler.
  */
 RECLAIM_PUBLIC int reclaim_lane_get(struct reclaim *r, struct reclaim_lane **ret);
 RECLAIM_PUBLIC void reclaim_lane_put(struct reclaim_lane *l);
@@ -101,21 +109,26 @@ static inline int reclaim_read_lock(struct reclaim_lane *l)
 
     if (__builtin_expect(!slot, 0))
         return -ESTALE;
-    v = __atomic_load_n(slot, __ATOMIC_RELAXED); /* only this thread and its handlers write it, and a handler restores it */
+    /* only this thread and its handlers write it, and a handler restores it */
+    v = __atomic_load_n(slot, __ATOMIC_RELAXED);
     if (__builtin_expect((v & 0xffff) == 0xffff, 0))
         return -EOVERFLOW;
-    /* acquire: a reader that takes number k sees all that was unlinked before k began; pairs with grace_start() */
+    /* acquire: a reader that takes number k sees all that was unlinked before k began; pairs with
+       grace_start() */
     n = v ? v + 1 : __atomic_load_n(l->started, __ATOMIC_ACQUIRE) << 16 | 1;
-    __atomic_store_n(slot, n, __ATOMIC_RELEASE); /* pairs with grace_scan(): the daemon's acquire load of the slot */
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);     /* the daemon's membarrier makes this a full fence when it matters */
+    /* pairs with grace_scan(): the daemon's acquire load of the slot */
+    __atomic_store_n(slot, n, __ATOMIC_RELEASE);
+    /* the daemon's membarrier makes this a full fence when it matters */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (__builtin_expect(l->fence, 0))
-        __atomic_thread_fence(__ATOMIC_SEQ_CST); /* where membarrier cannot; pairs with the fence in grace_start() */
+        /* where membarrier cannot; pairs with the fence in grace_start() */
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
     return 0;
 }
 
 /*
- * ThreadSanitizer cannot see that a grace period, which another process waits for, lies between this section and the
- * next use of what it read; the library is told likewise when it hands out memory.
+ * ThreadSanitizer cannot see that a grace period, which another process waits for, lies between this section
+ * and the next use of what it read; the library is told likewise when it hands out memory.
  */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -148,14 +161,15 @@ static inline void reclaim_read_unlock(struct reclaim_lane *l)
 /* Loads a pointer that a writer publishes. In a section. Pairs with reclaim_assign_pointer(). */
 #define reclaim_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
 
-/* Publishes v in p: who sees v sees what v points to. Pairs with reclaim_dereference(). l: this thread's lane. */
+/* Publishes v in p: who sees v sees what v points to. Pairs with reclaim_dereference(). l: this thread's
+   lane. */
 #define reclaim_assign_pointer(l, p, v) ((void)(l), __atomic_store_n(&(p), (v), __ATOMIC_RELEASE))
 
 /*
- * Memory of the arena for bytes (1 .. the arena's size), aligned to 16, to 4096 from 4096 bytes up; its contents are
- * undefined. NULL and errno: ENOMEM (the arena is full, also after an urgent reclaim, or the machine is short of
- * memory), EINVAL, EROFS (observer), ESTALE, ESHUTDOWN. Allowed in a section, where it does not wait for a grace
- * period. May block when the magazine is empty. Not in a signal handler.
+ * Memory of the arena for bytes (1 .. the arena's size), aligned to 16, to 4096 from 4096 bytes up; its
+ * contents are undefined. NULL and errno: ENOMEM (the arena is full, also after an urgent reclaim, or the
+ * machine is short of memory), EINVAL, EROFS (observer), ESTALE, ESHUTDOWN. Allowed in a section, where it
+ * does not wait for a grace period. May block when the magazine is empty. Not in a signal handler.
  */
 RECLAIM_PUBLIC void *reclaim_alloc(struct reclaim_lane *l, size_t bytes) __attribute__((malloc));
 
@@ -163,19 +177,19 @@ RECLAIM_PUBLIC void *reclaim_alloc(struct reclaim_lane *l, size_t bytes) __attri
 RECLAIM_PUBLIC int reclaim_free(struct reclaim_lane *l, void *p);
 
 /*
- * Frees p after a grace period: call it once p can no longer be reached by new readers. NULL is fine.
- * -EINVAL not in this arena; -EAGAIN the daemon did not make room in time; -EDEADLK the pending limit is reached and this
- * thread is in a section, so waiting could never end; -EROFS, -ESTALE, -ESHUTDOWN.
- * A pointer that is not a live object is refused by the daemon, counted and logged. May block when the ring is full;
- * allowed in a section; not in a signal handler.
+ * Frees p after a grace period: call it once p can no longer be reached by new readers. NULL is fine. -EINVAL
+ * not in this arena; -EAGAIN the daemon did not make room in time; -EDEADLK the pending limit is reached and
+ * this thread is in a section, so waiting could never end; -EROFS, -ESTALE, -ESHUTDOWN. A pointer that is not
+ * a live object is refused by the daemon, counted and logged. May block when the ring is full; allowed in a
+ * section; not in a signal handler.
  */
 RECLAIM_PUBLIC int reclaim_defer_free(struct reclaim_lane *l, void *p);
 
 /*
- * Grace periods by cookie. gp_start: a cookie that covers all that this thread unlinked before, and asks for that grace
- * period; allowed in a section. gp_poll: 1 over, 0 not yet; no system call. gp_wait: until then; timeout NULL is for
- * ever, else relative; -ETIMEDOUT, -EDEADLK in a section, -ESHUTDOWN; -EINVAL (both) not a cookie of this arena.
- * Cookies of one arena compare as numbers: a smaller one expires first.
+ * Grace periods by cookie. gp_start: a cookie that covers all that this thread unlinked before, and asks for
+ * that grace period; allowed in a section. gp_poll: 1 over, 0 not yet; no system call. gp_wait: until then;
+ * timeout NULL is for ever, else relative; -ETIMEDOUT, -EDEADLK in a section, -ESHUTDOWN; -EINVAL (both) not
+ * a cookie of this arena. Cookies of one arena compare as numbers: a smaller one expires first.
  */
 RECLAIM_PUBLIC int reclaim_gp_start(struct reclaim_lane *l, uint64_t *ret_cookie);
 RECLAIM_PUBLIC int reclaim_gp_poll(struct reclaim *r, uint64_t cookie);
@@ -183,15 +197,17 @@ RECLAIM_PUBLIC int reclaim_gp_wait(struct reclaim_lane *l, uint64_t cookie, cons
 
 #define RECLAIM_EXPEDITED (1u << 0) /* reclaim_synchronize(): no sleep between checks */
 
-/* Waits until all read sections that began before it are over. -EDEADLK in a section; -ETIMEDOUT; -ESHUTDOWN. */
-RECLAIM_PUBLIC int reclaim_synchronize(struct reclaim_lane *l, unsigned flags, const struct timespec *timeout);
+/* Waits until all read sections that began before it are over. -EDEADLK in a section; -ETIMEDOUT; -ESHUTDOWN */
+RECLAIM_PUBLIC int reclaim_synchronize(struct reclaim_lane *l, unsigned flags,
+                                       const struct timespec *timeout);
 
-/* Waits until all frees deferred before it, by any client of the arena, are done. Errors as reclaim_synchronize(). */
+/* Waits until all frees deferred before it, by any client of the arena, are done. Errors as
+   reclaim_synchronize(). */
 RECLAIM_PUBLIC int reclaim_barrier(struct reclaim_lane *l, const struct timespec *timeout);
 
 /*
- * The pointer-sized word called name (1..48 of [A-Za-z0-9._-]), made (NULL) on first use; it lives as long as the arena.
- * -ENOENT for an observer where it is not there; -ENOSPC. May block.
+ * The pointer-sized word called name (1..48 of [A-Za-z0-9._-]), made (NULL) on first use; it lives as long as
+ * the arena. -ENOENT for an observer where it is not there; -ENOSPC. May block.
  */
 RECLAIM_PUBLIC int reclaim_root(struct reclaim *r, const char *name, void ***ret_word);
 
@@ -201,8 +217,8 @@ struct reclaim_stats {
     uint64_t in_use_bytes;    /* handed out, pending ones included */
     uint64_t pending_objects; /* deferred, waiting for a grace period */
     uint64_t pending_bytes;
-    uint64_t lazy_bytes;      /* free, still backed by memory */
-    uint64_t backed_bytes;    /* backed by memory in all */
+    uint64_t lazy_bytes;   /* free, still backed by memory */
+    uint64_t backed_bytes; /* backed by memory in all */
     uint64_t gp_started, gp_completed;
     uint64_t freed_objects;   /* since the arena was made */
     uint64_t refused_records; /* of this client: bad pointers, double frees */
@@ -211,7 +227,7 @@ struct reclaim_stats {
 /* Asks the daemon. May block. */
 RECLAIM_PUBLIC int reclaim_stats(struct reclaim *r, struct reclaim_stats *ret);
 
-/* Where the arena is mapped here, and its size. The same in every process unless RECLAIM_RELOCATED moved it. */
+/* Where the arena is mapped here, and its size. The same in every process unless RECLAIM_RELOCATED moved it */
 RECLAIM_PUBLIC void *reclaim_base(const struct reclaim *r);
 RECLAIM_PUBLIC uint64_t reclaim_size(const struct reclaim *r);
 
@@ -223,10 +239,12 @@ RECLAIM_PUBLIC const char *reclaim_strerror(int error);
 #define RECLAIM_INLINE_ALWAYS extern inline __attribute__((gnu_inline, always_inline))
 
 /*
- * The usual case of reclaim_alloc() and reclaim_defer_free(), which is shorter than a call of a shared library; compile
- * with RECLAIM_NO_INLINE to do without. The orders are those of lib/alloc.c and lib/defer.c, whose guarantees they keep.
+ * The usual case of reclaim_alloc() and reclaim_defer_free(), which is shorter than a call of a shared
+ * library; compile with RECLAIM_NO_INLINE to do without. The orders are those of lib/alloc.c and lib/defer.c,
+ * whose guarantees they keep.
  */
-RECLAIM_PUBLIC void *reclaim_alloc_slow(struct reclaim_lane *l, size_t bytes); /* whatever the quick one does not do */
+/* whatever the quick one does not do */
+RECLAIM_PUBLIC void *reclaim_alloc_slow(struct reclaim_lane *l, size_t bytes);
 RECLAIM_PUBLIC int reclaim_defer_slow(struct reclaim_lane *l, void *p);
 
 /* 16..128 by 16, then four a doubling; the same as the daemon's. */
@@ -254,26 +272,32 @@ RECLAIM_INLINE_ALWAYS void *reclaim_alloc_quick_(struct reclaim_lane *l, size_t 
     if (__builtin_expect(!(uint32_t)word, 0))
         return reclaim_alloc_slow(l, bytes);
     l->last = c;
-    __atomic_store_n(take, word & (word - 1), __ATOMIC_RELAXED); /* ours: not for the daemon to return if we die */
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);                     /* and so before we use it */
+    /* ours: not for the daemon to return if we die */
+    __atomic_store_n(take, word & (word - 1), __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* and so before we use it */
     return (void *)(uintptr_t)(l->first - 65536 + (word >> 32) * 512 + (unsigned)__builtin_ctzll(word) * 16);
 }
 
 RECLAIM_INLINE_ALWAYS int reclaim_defer_quick_(struct reclaim_lane *l, void *p)
 {
     uint64_t distance = (uint64_t)(uintptr_t)p - l->first, open = l->open;
-    uint64_t granule = distance >> 4 | distance << 60; /* outside the arena or not aligned: beyond n_granules */
+    /* outside the arena or not aligned: beyond n_granules */
+    uint64_t granule = distance >> 4 | distance << 60;
     uint64_t word = ((granule >> 5) + 128) << 32 | (uint64_t)1 << (granule & 31);
 
     RECLAIM_SANITIZER_RELEASE(l);
     if (__builtin_expect(granule >= l->n_granules, 0) || (open ^ word) >> 32 || (uint32_t)(open & word))
         return reclaim_defer_slow(l, p);
     l->open = open | word;
-    /* release: who sees the bit sees all that was done to *p and its unlinking before; pairs with lane_collect() */
+    /* release: who sees the bit sees all that was done to *p and its unlinking before; pairs with
+       lane_collect() */
     __atomic_store_n(l->record, open | word, __ATOMIC_RELEASE);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the daemon's membarrier makes this a full fence; pairs with arena_sleep() */
-    if (__builtin_expect(__atomic_load_n(l->want, __ATOMIC_RELAXED) != l->bell, 0)) /* stale: it has yet to look at us */
-        return reclaim_defer_slow(l, NULL);                                         /* defers nothing, and rings */
+    /* the daemon's membarrier makes this a full fence; pairs with arena_sleep() */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    /* stale: it has yet to look at us */
+    if (__builtin_expect(__atomic_load_n(l->want, __ATOMIC_RELAXED) != l->bell, 0))
+        /* defers nothing, and rings */
+        return reclaim_defer_slow(l, NULL);
     return 0;
 }
 
