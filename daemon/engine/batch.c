@@ -8,6 +8,12 @@ static void batch_end(struct batches *b, struct batch *batch)
     b->n_running--;
 }
 
+void batch_end_if_empty(struct batches *b, struct batch *batch)
+{
+    if (!batch->pages.first)
+        batch_end(b, batch);
+}
+
 struct batch *batch_begin(struct batches *b, struct pending *p, unsigned max)
 {
     struct batch *batch = NULL;
@@ -53,7 +59,7 @@ unsigned batches_expire(struct batches *b, struct pending *p, struct heap *h, ui
         n += pending_expire(p, h, &batch->pages, completed, max_pages - n, zero_base);
         if (batch->pages.first)
             break;
-        batch_end(b, batch);
+        batch_end_if_empty(b, batch);
     }
     return n;
 }
@@ -67,6 +73,15 @@ uint64_t batch_expire_all(struct batches *b, struct batch *batch, struct pending
         pending_expire_page(p, h, page, zero_base);
     batch_end(b, batch);
     return n;
+}
+
+void batch_drop(struct batch *batch, struct pending *p)
+{
+    struct bulk_page *page;
+
+    while ((page = page_list_pop(&batch->pages)))
+        pending_drop_page(p, page);
+    batch->stage = BATCH_IDLE;
 }
 
 uint64_t batches_cookie(const struct batches *b)

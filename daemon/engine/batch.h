@@ -44,6 +44,12 @@ unsigned batches_expire(struct batches *b, struct pending *p, struct heap *h, ui
 /* Frees a whole batch whose cookie has expired, and ends it. Returns objects freed. */
 uint64_t batch_expire_all(struct batches *b, struct batch *batch, struct pending *p, struct heap *h, void *zero_base);
 
+/* Whoever took pages out by itself says so afterwards. */
+void batch_end_if_empty(struct batches *b, struct batch *batch);
+
+/* The arena is going: the batch's pages are dropped with their charges. */
+void batch_drop(struct batch *batch, struct pending *p);
+
 /* Newest cookie that any batch in flight waits for; 0: none. */
 uint64_t batches_cookie(const struct batches *b);
 

@@ -195,12 +195,12 @@ void lane_recover(struct lane *l, struct state *state, struct heap *h)
  * The level follows use: a magazine found less than half full doubles its target, one that stays nearly full for long
  * halves it. Returns how many words to put in now.
  */
-static uint32_t level_wanted(struct lane_level *level, uint32_t used, uint32_t room)
+static uint32_t level_wanted(struct lane_level *level, uint32_t used, uint32_t room, uint32_t most)
 {
     uint32_t left = ABI_MAGAZINE_WORDS - room;
 
     if (used * 2 > level->target) {
-        level->target = (uint16_t)MIN(level->target * 2u, ABI_MAGAZINE_WORDS);
+        level->target = (uint16_t)MIN(level->target * 2u, most);
         level->quiet = 0;
     } else if (used * 8 > level->target) {
         level->quiet = 0;
@@ -211,16 +211,24 @@ static uint32_t level_wanted(struct lane_level *level, uint32_t used, uint32_t r
     return left < level->target ? MIN(level->target - left, room) : 0;
 }
 
+/* How many words of a class come to max_bytes: a word is a block's objects, or one that is larger. At least one. */
+static uint32_t words_of_bytes(unsigned class_index, uint64_t max_bytes)
+{
+    uint64_t n = max_bytes / MAX(abi_class_bytes(class_index), ABI_BLOCK_BYTES);
+
+    return (uint32_t)MIN(MAX(n, 1u), ABI_MAGAZINE_WORDS);
+}
+
 /* Fills one class. Returns words put in; *ret_error when it wanted some and got none. */
 static unsigned class_fill(struct lane *l, struct state *state, struct heap *h, unsigned class_index, uint32_t wanted,
-                           uint64_t max_bytes, int *ret_error)
+                           int *ret_error)
 {
     uint64_t words[128];
     unsigned total = 0;
 
     while (wanted > 0) {
         int error = 0;
-        unsigned n = heap_reserve(h, class_index, words, MIN(wanted, (uint32_t)ARRAY_SIZE(words)), max_bytes, &error);
+        unsigned n = heap_reserve(h, class_index, words, MIN(wanted, (uint32_t)ARRAY_SIZE(words)), UINT64_MAX, &error);
 
         if (n == 0) {
             if (total == 0)
@@ -246,11 +254,30 @@ unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t
         uint32_t used = left < level->target ? level->target - left : 0;
 
         *ret_pace = MAX(*ret_pace, used * 256u / level->target);
-        wanted = level_wanted(level, used, room);
+        wanted = level_wanted(level, used, room, words_of_bytes(c, max_bytes));
         if (wanted > 0)
-            total += class_fill(l, state, h, c, wanted, max_bytes, ret_error);
+            total += class_fill(l, state, h, c, wanted, ret_error);
     }
     return total;
+}
+
+void lane_use_class(struct lane *l, unsigned class_index)
+{
+    if (l->used & 1u << class_index)
+        return;
+    l->used |= 1u << class_index;
+    l->levels[class_index] = (struct lane_level){.target = LEVEL_FIRST_WORDS};
+}
+
+bool lane_is_low(const struct lane *l)
+{
+    for (uint32_t classes = l->used; classes; classes &= classes - 1) {
+        unsigned c = (unsigned)__builtin_ctz(classes);
+
+        if ((ABI_MAGAZINE_WORDS - lane_magazine_room(l, c)) * 4u <= l->levels[c].target)
+            return true;
+    }
+    return false;
 }
 
 bool lane_ask(const struct lane *l, unsigned *ret_class, uint32_t *ret_pages, unsigned *ret_flags, uint16_t *ret_sequence)

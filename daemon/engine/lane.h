@@ -74,6 +74,12 @@ void lane_refill(struct lane *l, struct state *state, struct heap *h, unsigned c
  */
 unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t max_bytes, int *ret_error, unsigned *ret_pace);
 
+/* From now on lane_fill() keeps that class (not extents) filled. */
+void lane_use_class(struct lane *l, unsigned class_index);
+
+/* A class that it uses is down to a quarter: it may ring for more at any moment. */
+bool lane_is_low(const struct lane *l);
+
 /* Ask: what the client waits for, if it is new: true, with class, pages and flags checked. A bad one is false and ignored. */
 bool lane_ask(const struct lane *l, unsigned *ret_class, uint32_t *ret_pages, unsigned *ret_flags, uint16_t *ret_sequence);
 void lane_answer(struct lane *l, uint16_t sequence, int error);

@@ -93,7 +93,7 @@ static void page_uncharge(struct bulk_page *page)
     page->n_charges = 0;
 }
 
-static void page_release(struct pending *p, struct bulk_page *page)
+void pending_drop_page(struct pending *p, struct bulk_page *page)
 {
     page_uncharge(page);
     if (p->n_spare >= PENDING_SPARE_MAX) {
@@ -111,9 +111,9 @@ void pending_deinit(struct pending *p)
 
     for (unsigned c = 0; c < PENDING_CHANNELS; c++)
         if (p->open[c])
-            page_release(p, p->open[c]);
+            pending_drop_page(p, p->open[c]);
     while ((page = page_list_pop(&p->closed)))
-        page_release(p, page);
+        pending_drop_page(p, page);
     pending_drop_spare(p);
 }
 
@@ -255,16 +255,36 @@ static void word_zero(const struct heap *h, uint64_t word, void *base)
     }
 }
 
+static void words_expire(struct heap *h, const uint64_t *words, uint32_t n, void *zero_base)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (zero_base)
+            word_zero(h, words[i], zero_base);
+        heap_expire(h, words[i]);
+    }
+}
+
+static void pending_count_freed(struct pending *p, uint64_t n_objects, uint64_t n_bytes)
+{
+    p->total_objects -= n_objects;
+    p->total_bytes -= n_bytes;
+    p->freed_objects += n_objects;
+    p->freed_bytes += n_bytes;
+}
+
+void pending_expire_object(struct pending *p, struct heap *h, uint64_t word, void *zero_base)
+{
+    uint64_t bytes = heap_object_bytes(h, abi_word_block(word));
+
+    words_expire(h, &word, 1, zero_base);
+    pending_count_freed(p, 1, bytes);
+}
+
 void pending_expire_page(struct pending *p, struct heap *h, struct bulk_page *page, void *zero_base)
 {
-    for (uint32_t i = 0; i < page->n_records; i++) {
-        if (zero_base)
-            word_zero(h, page->records[i], zero_base);
-        heap_expire(h, page->records[i]);
-    }
-    p->total_objects -= page->n_objects;
-    p->total_bytes -= page->n_bytes;
-    page_release(p, page);
+    words_expire(h, page->records, page->n_records, zero_base);
+    pending_count_freed(p, page->n_objects, page->n_bytes);
+    pending_drop_page(p, page);
 }
 
 unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *list, uint64_t completed, unsigned max_pages,
@@ -300,6 +320,7 @@ uint64_t pending_sweep(struct pending *p, struct heap *h, struct state *state, v
         heap_expire(h, abi_word((uint32_t)block, mask));
         n += (uint64_t)__builtin_popcount(mask);
     }
+    p->freed_objects += n;
     p->total_objects = p->total_bytes = 0;
     p->starved = false;
     p->sweep_cookie = 0;

@@ -81,6 +81,7 @@ struct pending {
     uint32_t sweep_first, sweep_last; /* blocks */
     uint64_t n_objects, n_bytes; /* open and closed: what a drain would take */
     uint64_t total_objects, total_bytes; /* all that wait, batches included */
+    uint64_t freed_objects, freed_bytes;
     uint64_t n_pages_closed, n_page_objects;
     uint64_t histogram[PENDING_HISTOGRAM];
 };
@@ -107,11 +108,17 @@ void pending_close(struct pending *p);
  */
 void pending_expire_page(struct pending *p, struct heap *h, struct bulk_page *page, void *zero_base);
 
+/* One object (a word of one bit) of a page that was dropped: batching = no. */
+void pending_expire_object(struct pending *p, struct heap *h, uint64_t word, void *zero_base);
+
 /* Frees, oldest first, at most max_pages closed pages of a list whose cookies are <= completed. Returns how many. */
 unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *list, uint64_t completed, unsigned max_pages, void *zero_base);
 
 /* P3: call it when starved, no other page is left and sweep_cookie <= completed. Returns objects freed. */
 uint64_t pending_sweep(struct pending *p, struct heap *h, struct state *state, void *zero_base);
+
+/* The page without its objects: its charges end. */
+void pending_drop_page(struct pending *p, struct bulk_page *page);
 
 void account_close(struct account *a); /* its client is gone */
 void pending_drop_spare(struct pending *p); /* under memory pressure */

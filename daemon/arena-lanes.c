@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: MIT */
+/* The worker's part of lanes: collect, fill, answer, give, doom, bury. See arena-work.h. */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "arena-work.h"
+#include "basic/macro.h"
+#include "basic/ordering.h"
+#include "basic/testpoint.h"
+#include "connection.h"
+#include "log.h"
+#include "manager.h"
+
+#define RECORDS_A_LOOK ABI_RING_RECORDS
+#define IDLE_LOOKS 64u /* a lane with nothing for so many looks is looked at only when all are */
+#define MAGAZINE_BYTES_MAX (512u << 10)
+#define MAGAZINE_ARENA_SHARE 16u /* all lanes' magazines of a class together: this part of the arena */
+#define REFUSED_LOG_USEC 10000000u
+#define REFUSED_LOG_BURST 3u
+
+/* ---- Life ---------------------------------------------------------------------------------------------------------------- */
+
+static int lanes_append(struct arena *a, struct client_lane *cl)
+{
+    if (a->n_lanes == a->n_lanes_room) {
+        uint32_t room = a->n_lanes_room ? a->n_lanes_room * 2 : 16;
+        struct client_lane **bigger = realloc(a->lanes, room * sizeof(*bigger));
+
+        if (!bigger)
+            return -ENOMEM;
+        a->lanes = bigger;
+        a->n_lanes_room = room;
+    }
+    cl->arena_slot = a->n_lanes;
+    a->lanes[a->n_lanes++] = cl;
+    return 0;
+}
+
+static void lanes_remove(struct arena *a, struct client_lane *cl)
+{
+    struct client_lane *last = a->lanes[--a->n_lanes];
+
+    a->lanes[cl->arena_slot] = last;
+    last->arena_slot = cl->arena_slot;
+}
+
+/* A lane of the state segment: one that was used before, else the next. */
+static int state_take(struct arena *a, uint32_t *ret)
+{
+    if (a->n_free_states > 0) {
+        *ret = a->free_states[--a->n_free_states];
+        return 0;
+    }
+    if (a->next_state == STATE_LANES_MAX)
+        return -ENOSPC;
+    if (a->next_state % 64 == 0) { /* room to give all of them back: so that giving back cannot fail */
+        uint32_t *bigger = realloc(a->free_states, (a->next_state + 64) * sizeof(*bigger));
+
+        if (!bigger)
+            return -ENOMEM;
+        a->free_states = bigger;
+    }
+    *ret = a->next_state++;
+    return 0;
+}
+
+static struct client_lane *client_lane_make(struct client *c, uint32_t number)
+{
+    struct client_lane *cl = client_lane_at(c, number);
+
+    if (cl)
+        return cl;
+    cl = calloc(1, sizeof(*cl));
+    if (!cl)
+        return NULL;
+    cl->client = c;
+    cl->number = number;
+    cl->ticket.lane = cl;
+    cl->lane.shared = client_shared_lane(c, number);
+    store_release(&c->lanes[number], cl); /* pairs with client_lane_at() */
+    return cl;
+}
+
+/* The lowest number that is free. -EMFILE: none; -EAGAIN: one will be after a grace period. */
+static int client_free_lane(struct arena *a, struct client *c, uint32_t *ret)
+{
+    bool soon = false;
+
+    for (uint32_t i = 0; i < c->n_lanes; i++) {
+        struct client_lane *cl = client_lane_at(c, i);
+
+        if (!cl || cl->life == LANE_FREE) {
+            *ret = i;
+            return 0;
+        }
+        if (cl->life == LANE_LIVE && lane_is_dead(&cl->lane))
+            arena_doom_lane(a, cl);
+        soon |= cl->life != LANE_LIVE;
+    }
+    return soon ? -EAGAIN : -EMFILE;
+}
+
+static void state_give(struct arena *a, struct client_lane *cl, uint32_t index)
+{
+    struct state_lane *state = state_lane(a->state, index);
+
+    lane_init(&cl->lane, client_shared_lane(cl->client, cl->number), client_slot(cl->client, cl->number), state, index,
+              &cl->client->account);
+    store_relaxed(&cl->lane.slot->word, 0); /* what the former owner left; nobody reads in it */
+    state->lane = cl->number;
+    state->generation = cl->lane.shared->generation + 1;
+    compiler_fence();
+    state->client_id = cl->client->id; /* last: from now on the lane is taken */
+    RECLAIM_TEST_POINT("lane-given");
+    cl->lane.shared->generation = state->generation; /* published by the answer on the socket */
+}
+
+int arena_give_lane(struct arena *a, struct client *c, uint32_t *ret_number, uint32_t *ret_generation)
+{
+    struct client_lane *cl;
+    uint32_t number, index;
+    int r = client_free_lane(a, c, &number);
+
+    if (r < 0)
+        return r;
+    cl = client_lane_make(c, number);
+    if (!cl)
+        return -ENOMEM;
+    r = lanes_append(a, cl);
+    if (r < 0)
+        return r;
+    r = state_take(a, &index);
+    if (r < 0) {
+        lanes_remove(a, cl);
+        return r;
+    }
+    state_give(a, cl, index);
+    cl->ticket.sequence = 0;
+    cl->grave_cookie = cl->ask_cookie = 0;
+    cl->lost = cl->idle_looks = 0;
+    cl->active = true;
+    cl->life = LANE_LIVE;
+    c->n_live++;
+    if (number >= c->n_marked)
+        store_release(&c->n_marked, number + 1); /* before the answer; pairs with grace_scan() */
+    *ret_number = number;
+    *ret_generation = cl->lane.shared->generation;
+    return 0;
+}
+
+void arena_doom_lane(struct arena *a, struct client_lane *cl)
+{
+    if (cl->life != LANE_LIVE)
+        return;
+    cl->life = LANE_DOOMED;
+    cl->active = true;
+    arena_kick(a);
+}
+
+/* What the lane had is pending; once that grace period is over nothing of the old owner is left. */
+static void lane_buried(struct pass *pass, struct client_lane *cl)
+{
+    struct arena *a = pass->arena;
+
+    a->drain.urgent = DRAIN_DEATH;
+    cl->grave_cookie = arena_close_pages(a);
+    arena_want_cookie(a, cl->grave_cookie, false);
+    cl->life = LANE_BURYING;
+}
+
+static void lane_end(struct pass *pass, struct client_lane *cl)
+{
+    struct arena *a = pass->arena;
+    uint32_t index = cl->lane.index;
+
+    if (load_acquire(&cl->ticket.state) != TICKET_IDLE) /* its waiter is still on a list; pairs with ticket_complete() */
+        return;
+    store_relaxed(&cl->lane.slot->word, 0); /* the owner is proven gone: the daemon clears it */
+    cl->lane.state->client_id = 0;
+    a->free_states[a->n_free_states++] = index;
+    lanes_remove(a, cl);
+    cl->life = LANE_FREE;
+    cl->client->n_live--;
+    pass->found = true;
+    if (a->waiting_for_lane)
+        connections_retry_lanes(a);
+    if (cl->client->n_live == 0 && cl->client->on_free)
+        cl->client->on_free(a, cl->client); /* may drop the arena's reference to it: the last thing here */
+}
+
+/* ---- Collect ---------------------------------------------------------------------------------------------------------------- */
+
+/* Counted always, told at a bounded rate. */
+static void client_count_refused(struct pass *pass, struct client *c)
+{
+    uint64_t n = c->account.refused - c->refused_seen;
+    uint32_t held;
+
+    if (n == 0)
+        return;
+    c->refused_seen = c->account.refused;
+    c->refused_untold += n;
+    pass->arena->figures.n_refused_records += n;
+    if (!log_rate_pass(&c->refused_rate, pass->now, REFUSED_LOG_USEC, REFUSED_LOG_BURST, &held))
+        return;
+    log_warning("arena %s: client %llu (pid %d, uid %u, %s) deferred %llu objects that were not its to free; refused",
+                pass->arena->name, (unsigned long long)c->id, (int)c->pid, (unsigned)c->uid, c->comm,
+                (unsigned long long)c->refused_untold);
+    c->refused_untold = 0;
+}
+
+static void lane_quarantine(struct pass *pass, struct client_lane *cl)
+{
+    struct client *c = cl->client;
+
+    if (!load_relaxed(&c->quarantined))
+        log_warning("arena %s: client %llu (pid %d, uid %u, %s) wrote indices that make no sense; lane %u is read no more",
+                    pass->arena->name, (unsigned long long)c->id, (int)c->pid, (unsigned)c->uid, c->comm, cl->number);
+    store_relaxed(&c->quarantined, 1); /* for display */
+}
+
+/* client-pending-max: beyond it nothing is collected until some of it was freed; the ring fills, and the client waits. */
+static bool lane_is_over_limit(struct pass *pass, struct client_lane *cl)
+{
+    bool over = cl->client->account.pending_bytes >= pass->pending_max;
+
+    if (over != (bool)cl->lane.shared->over_limit)
+        store_relaxed(&cl->lane.shared->over_limit, over); /* the client looks at it after its full fence; lane_wait() */
+    if (over)
+        pass->arena->drain.urgent = DRAIN_FULL;
+    return over;
+}
+
+static int lane_take(struct pass *pass, struct client_lane *cl)
+{
+    struct arena *a = pass->arena;
+    struct lane_look look;
+    int r = lane_collect(&cl->lane, a->heap, &a->pending, RECORDS_A_LOOK, &look);
+
+    if (r == -EPROTO)
+        lane_quarantine(pass, cl);
+    if (look.n_objects > 0 || look.n_records > 0) {
+        pass->found = true;
+        cl->idle_looks = 0;
+        cl->active = true;
+    } else if (++cl->idle_looks > IDLE_LOOKS && !load_relaxed(&cl->lane.shared->waiting)) { /* who waits has rung: a late view heals */
+        cl->active = false;
+    }
+    pass->pace = MAX(pass->pace, look.n_records * 256u / ABI_RING_RECORDS);
+    client_count_refused(pass, cl->client);
+    return r;
+}
+
+/* Its waiters go on with -ESHUTDOWN. */
+static void lane_evict(struct client_lane *cl)
+{
+    if (cl->lane.shared->evicted)
+        return;
+    store_release(&cl->lane.shared->evicted, 1); /* arena_wake_lanes() wakes who waits; pairs with lane_wait() */
+    cl->active = true;
+}
+
+static void lane_look_live(struct pass *pass, struct client_lane *cl, bool all)
+{
+    if ((all || cl->lost) && (load_acquire(&cl->lost) || lane_is_dead(&cl->lane))) { /* pairs with grace_check() */
+        arena_doom_lane(pass->arena, cl);
+        return;
+    }
+    if (load_relaxed(&cl->client->evicted)) {
+        lane_evict(cl);
+        return;
+    }
+    if (!cl->lane.quarantined && !lane_is_over_limit(pass, cl))
+        (void)lane_take(pass, cl);
+}
+
+/* A gone owner's ring is emptied whatever its limit: nobody adds to it. */
+static void lane_look_doomed(struct pass *pass, struct client_lane *cl)
+{
+    struct arena *a = pass->arena;
+
+    pass->found = true;
+    if (!cl->lane.quarantined && lane_take(pass, cl) == -ENOBUFS)
+        return; /* starved: after the sweep */
+    if (!cl->lane.quarantined && lane_has_records(&cl->lane))
+        return; /* more than one look takes */
+    if (lane_bury(&cl->lane, a->heap, &a->pending) < 0)
+        return;
+    lane_buried(pass, cl);
+}
+
+static void lane_look(struct pass *pass, struct client_lane *cl, bool all)
+{
+    switch (cl->life) {
+    case LANE_LIVE:
+        lane_look_live(pass, cl, all);
+        return;
+    case LANE_DOOMED:
+        lane_look_doomed(pass, cl);
+        return;
+    case LANE_BURYING:
+        if (pass->completed >= cl->grave_cookie)
+            lane_end(pass, cl);
+        return;
+    case LANE_FREE:
+        return;
+    }
+}
+
+void arena_look_at_lanes(struct pass *pass, bool all)
+{
+    struct arena *a = pass->arena;
+
+    for (uint32_t i = a->n_lanes; i-- > 0;) /* backwards: lane_end() moves the last one here */
+        if (all || a->lanes[i]->active || a->lanes[i]->life != LANE_LIVE)
+            lane_look(pass, a->lanes[i], all);
+}
+
+void arena_collect_everything(struct pass *pass)
+{
+    struct arena *a = pass->arena;
+
+    for (uint32_t i = 0; i < a->n_lanes; i++)
+        if (a->lanes[i]->life == LANE_LIVE && !a->lanes[i]->lane.quarantined && !load_relaxed(&a->lanes[i]->client->evicted))
+            (void)lane_take(pass, a->lanes[i]);
+}
+
+/* ---- Fill and answer ----------------------------------------------------------------------------------------------------------- */
+
+static uint64_t magazine_bytes(const struct arena *a)
+{
+    return MIN((uint64_t)MAGAZINE_BYTES_MAX, a->bytes / MAGAZINE_ARENA_SHARE / MAX(a->n_lanes, 1u));
+}
+
+static int ask_extent(struct arena *a, struct client_lane *cl, uint32_t pages)
+{
+    uint64_t word;
+    int r;
+
+    if (lane_magazine_room(&cl->lane, ABI_CLASS_EXTENT) == 0)
+        return -EINVAL; /* no honest lane asks for more than it takes */
+    r = heap_extent_reserve(a->heap, pages, &word);
+    if (r < 0)
+        return r;
+    store_relaxed(&a->domain->extent_block, heap_extent_block(a->heap)); /* before the hand-out, whose release publishes it */
+    lane_refill(&cl->lane, a->state, a->heap, ABI_CLASS_EXTENT, &word, 1);
+    return 0;
+}
+
+static int ask_class(struct arena *a, struct client_lane *cl, unsigned class_index, struct pass *pass)
+{
+    int error = 0;
+
+    lane_use_class(&cl->lane, class_index);
+    (void)lane_fill(&cl->lane, a->state, a->heap, magazine_bytes(a), &error, &pass->pace);
+    return lane_magazine_room(&cl->lane, class_index) < ABI_MAGAZINE_WORDS ? 0 : error < 0 ? error : -ENOSPC;
+}
+
+/* Nothing there. Outside a section one urgent round comes first: drain, grace period, purge; then one more try. */
+static bool ask_waits(struct pass *pass, struct client_lane *cl, unsigned flags)
+{
+    struct arena *a = pass->arena;
+
+    if (flags & ABI_ASK_IN_SECTION)
+        return false;
+    if (cl->ask_cookie == 0) {
+        arena_collect_everything(pass);
+        a->drain.urgent = DRAIN_FULL;
+        a->purge.asked = true;
+        cl->ask_cookie = arena_close_pages(a);
+        arena_want_cookie(a, cl->ask_cookie, false);
+        return true;
+    }
+    return cl->ask_cookie > pass->completed || arena_oldest_cookie(a) <= cl->ask_cookie || a->purge.n_running > 0;
+}
+
+static void lane_serve_ask(struct pass *pass, struct client_lane *cl)
+{
+    struct arena *a = pass->arena;
+    unsigned class_index, flags;
+    uint16_t sequence;
+    uint32_t pages;
+    int r;
+
+    if (!lane_ask(&cl->lane, &class_index, &pages, &flags, &sequence))
+        return;
+    pass->found = true;
+    r = class_index == ABI_CLASS_EXTENT ? ask_extent(a, cl, pages) : ask_class(a, cl, class_index, pass);
+    if (r < 0 && r != -EINVAL && ask_waits(pass, cl, flags))
+        return;
+    if (r < 0)
+        a->figures.n_refused_allocations++;
+    cl->ask_cookie = 0;
+    lane_answer(&cl->lane, sequence, r == -ENOSPC ? -ENOMEM : r);
+}
+
+void arena_fill_lanes(struct pass *pass)
+{
+    struct arena *a = pass->arena;
+    uint64_t max_bytes = magazine_bytes(a);
+    int error;
+
+    for (uint32_t i = 0; i < a->n_lanes; i++) {
+        struct client_lane *cl = a->lanes[i];
+
+        if (cl->life != LANE_LIVE || !cl->active || load_relaxed(&cl->client->evicted) || cl->client->observer)
+            continue;
+        if (lane_fill(&cl->lane, a->state, a->heap, max_bytes, &error, &pass->pace) > 0) {
+            pass->found = true;
+            cl->idle_looks = 0;
+        }
+        lane_serve_ask(pass, cl);
+    }
+}
+
+/* ---- Wake, sleep -------------------------------------------------------------------------------------------------------------- */
+
+/* Spin: tests/model/wait.pml. */
+static bool lane_wake(struct lane *l)
+{
+    if (!load_relaxed(&l->shared->waiting)) /* after the fence in arena_wake_lanes(); pairs with lane_wait() */
+        return false;
+    store_release(&l->shared->wake, l->shared->wake + 1); /* all progress of this pass is before it; pairs with lane_wait() */
+    (void)syscall(SYS_futex, &l->shared->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    return true;
+}
+
+void arena_wake_lanes(struct pass *pass)
+{
+    struct arena *a = pass->arena;
+
+    full_fence(); /* between the stores of this pass and the loads of waiting; pairs with lane_wait()'s */
+    for (uint32_t i = 0; i < a->n_lanes; i++)
+        if (a->lanes[i]->active && lane_wake(&a->lanes[i]->lane))
+            pass->pace = 256; /* it had to wait for us: look more often */
+}
+
+bool arena_has_deferred(const struct arena *a)
+{
+    if (a->pending.total_objects > 0 || a->operations || a->barriers || a->n_single_run != a->n_single_pushed)
+        return true;
+    for (uint32_t i = 0; i < a->n_lanes; i++)
+        if (a->lanes[i]->life != LANE_LIVE || a->lanes[i]->ask_cookie != 0)
+            return true;
+    return false;
+}
+
+/* After `sleeps` was stored and the membarrier: whatever a client did before that is seen here, and whatever it does after,
+   it sees that we sleep. Spin: tests/model/lane.pml, doze.pml. */
+static bool lane_wants_more(const struct client_lane *cl, bool asleep)
+{
+    unsigned class_index, flags;
+    uint16_t sequence;
+    uint32_t pages;
+
+    if (cl->life != LANE_LIVE)
+        return false;
+    if (cl->lane.quarantined || load_relaxed(&cl->client->evicted) || cl->lane.shared->over_limit)
+        return false;
+    return lane_has_records(&cl->lane) || (asleep && lane_has_rung(&cl->lane)) || lane_is_low(&cl->lane) ||
+           (cl->ask_cookie == 0 && lane_ask(&cl->lane, &class_index, &pages, &flags, &sequence));
+}
+
+bool arena_lanes_want_more(struct arena *a, bool asleep)
+{
+    for (uint32_t i = 0; i < a->n_lanes; i++)
+        if (lane_wants_more(a->lanes[i], asleep))
+            return true;
+    return false;
+}
+
+/* ---- Roots -------------------------------------------------------------------------------------------------------------------- */
+
+static int root_find(const struct state *s, const char *name)
+{
+    for (unsigned i = 0; i < STATE_ROOTS_MAX; i++)
+        if (strcmp(s->roots[i].name, name) == 0)
+            return (int)i;
+    return -ENOENT;
+}
+
+int arena_root(struct arena *a, const char *name, bool may_make, uint64_t *ret_offset)
+{
+    uint64_t page;
+    int i = root_find(a->state, name), r;
+
+    if (i < 0 && !may_make)
+        return -ENOENT;
+    r = heap_roots(a->heap, &page);
+    if (r < 0)
+        return r;
+    if (i < 0) {
+        i = root_find(a->state, "");
+        if (i < 0)
+            return -ENOSPC;
+        store_relaxed((uint64_t *)((char *)a->base + page) + i, 0); /* the name publishes it */
+        compiler_fence();
+        (void)strncpy(a->state->roots[i].name, name, sizeof(a->state->roots[i].name) - 1);
+    }
+    *ret_offset = page + (uint64_t)i * sizeof(uint64_t);
+    return 0;
+}

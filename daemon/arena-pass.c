@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One pass over an arena: what its worker does in order, and when it comes back. See arena-work.h.
+ *
+ *   awake    something was found: look again after a nap, which follows how fast rings and magazines are used up
+ *   dozing   nothing for two looks, but objects are pending: until the drain timer, a flood, a low magazine or a waiter
+ *   asleep   nothing is pending: until somebody rings; no timer but for lazy pages
+ */
+#include "arena-work.h"
+#include "basic/macro.h"
+#include "basic/ordering.h"
+#include "basic/testpoint.h"
+#include "clock.h"
+#include "manager.h"
+
+#define NAP_MIN_USEC 10u
+#define NAP_MAX_USEC 500u
+#define QUIET_PASSES 2u        /* so many looks without anything, then doze */
+#define LANES_ALWAYS_ALL 64u   /* up to so many lanes, every pass looks at all of them */
+#define LOOK_AT_ALL_USEC 1000u /* and with more at least this often while awake */
+
+void arena_run_jobs(struct arena *a)
+{
+    struct cds_wfcq_node *node;
+
+    while ((node = __cds_wfcq_dequeue_blocking(&a->jobs_head, &a->jobs_tail))) {
+        struct job *job = container_of(node, struct job, node);
+
+        job->run(job, a);
+    }
+}
+
+static bool pass_looks_at_all(struct pass *pass)
+{
+    struct arena *a = pass->arena;
+    bool rung = exchange_acq_rel(&a->look_at_all, 0); /* before looking; pairs with arena_kick_lanes() */
+
+    if (!rung && a->n_lanes > LANES_ALWAYS_ALL && pass->now - a->all_looked_usec < LOOK_AT_ALL_USEC)
+        return false;
+    a->all_looked_usec = pass->now;
+    if (rung) /* whoever rang may be one that was not looked at for long */
+        for (uint32_t i = 0; i < a->n_lanes; i++)
+            a->lanes[i]->active = true;
+    return true;
+}
+
+/* Half full when we come is right: less often when little was used, more often when much was. */
+static uint64_t nap(struct pass *pass)
+{
+    struct arena *a = pass->arena;
+
+    if (pass->pace >= 128)
+        a->nap_usec = MAX(a->nap_usec / 2, NAP_MIN_USEC);
+    else if (pass->pace < 32)
+        a->nap_usec = MIN(a->nap_usec + a->nap_usec / 4 + 1, NAP_MAX_USEC);
+    return pass->now + a->nap_usec;
+}
+
+static void publish(struct pass *pass)
+{
+    struct arena *a = pass->arena;
+    struct arena_figures *f = &a->figures;
+
+    heap_figures(a->heap, &f->heap);
+    f->pending_objects = a->pending.total_objects;
+    f->pending_bytes = a->pending.total_bytes;
+    f->n_lanes = a->n_lanes;
+    f->n_pages = a->pending.n_pages_closed;
+    f->n_page_objects = a->pending.n_page_objects;
+    f->batches_running = a->batches.n_running;
+    f->n_batches = a->batches.n_begun;
+    f->n_frees = a->pending.freed_objects;
+    f->freed_bytes = a->pending.freed_bytes;
+    a->state->freed_objects = f->n_frees;
+    (void)pthread_mutex_lock(&a->published_lock);
+    a->published = *f;
+    (void)pthread_mutex_unlock(&a->published_lock);
+}
+
+static void set_sleeps(struct arena *a, enum abi_sleeps sleeps)
+{
+    if (a->domain->sleeps != sleeps)
+        store_relaxed(&a->domain->sleeps, sleeps); /* when it matters a membarrier follows; pairs with lane_ring() */
+}
+
+/* Tells the clients, makes sure that they know, and looks once more. True: nothing came meanwhile. */
+static bool arena_sleep(struct arena *a)
+{
+    bool asleep = !arena_has_deferred(a);
+
+    if (asleep)
+        for (uint32_t i = 0; i < a->n_lanes; i++)
+            lane_rings_anew(&a->lanes[i]->lane);
+    set_sleeps(a, asleep ? ABI_ASLEEP : ABI_DOZING);
+    RECLAIM_TEST_POINT("sleep-stored");
+    grace_membarrier(); /* pairs with the compiler fence between a client's store and its load of sleeps: lane_ring() */
+    RECLAIM_TEST_POINT("sleep-membarrier");
+    if (!arena_lanes_want_more(a, asleep))
+        return true;
+    set_sleeps(a, ABI_AWAKE);
+    return false;
+}
+
+/* When to come back. */
+static uint64_t pass_end(struct pass *pass)
+{
+    struct arena *a = pass->arena;
+
+    if (pass->again)
+        return RUN_AGAIN;
+    if (pass->found)
+        a->quiet_passes = 0;
+    else
+        a->quiet_passes++;
+    if (a->quiet_passes < QUIET_PASSES)
+        return MIN(nap(pass), pass->deadline);
+    if (a->domain->sleeps == ABI_AWAKE && !arena_sleep(a)) {
+        a->quiet_passes = 0;
+        return RUN_AGAIN;
+    }
+    return pass->deadline;
+}
+
+static uint64_t arena_pass(struct arena *a)
+{
+    struct pass pass = {.arena = a, .now = now_usec(), .deadline = RUN_NEVER};
+
+    a->figures.n_passes++;
+    if (a->domain->sleeps != ABI_AWAKE) {
+        a->figures.n_wakeups++;
+        set_sleeps(a, ABI_AWAKE);
+    }
+    arena_parameters_get(a, &pass.p);
+    pass.pending_max = parameter_share_bytes(pass.p.client_pending_max, a->bytes);
+    /* Acquire: readers were done with what expires now; pairs with grace_complete(). */
+    pass.completed = load_acquire(&a->domain->completed);
+    arena_run_jobs(a);
+    arena_look_at_lanes(&pass, pass_looks_at_all(&pass));
+    arena_expire(&pass);
+    arena_fill_lanes(&pass);
+    arena_serve_operations(&pass);
+    arena_drain(&pass);
+    arena_purge(&pass);
+    arena_wake_lanes(&pass);
+    publish(&pass);
+    return pass_end(&pass);
+}
+
+uint64_t arena_run(struct runnable *r)
+{
+    struct arena *a = container_of(r, struct arena, runnable);
+    uint64_t next;
+
+    (void)pthread_mutex_lock(&a->lock);
+    next = arena_pass(a);
+    (void)pthread_mutex_unlock(&a->lock);
+    return next;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What an arena's worker does in a pass, by file:
+ *
+ *   arena-pass.c       the pass: order of the steps, naps, dozing, sleeping
+ *   arena-lanes.c      lanes: collect, fill, asks, give, doom, bury
+ *   arena-reclaim.c    pages, batches, callbacks, purge
+ *   arena-operation.c  barriers and what control asks for
+ *
+ * All of it runs with arena->lock held.
+ */
+#ifndef RECLAIMD_ARENA_WORK_H
+#define RECLAIMD_ARENA_WORK_H
+
+#include "arena.h"
+#include "purger.h"
+
+/* What a pass knows. */
+struct pass {
+    struct arena *arena;
+    struct arena_parameters p;
+    uint64_t now;
+    uint64_t completed;   /* loaded once, with acquire */
+    uint64_t deadline;    /* RUN_NEVER; brought forward by each step */
+    uint64_t pending_max; /* client-pending-max in bytes */
+    bool found;           /* something was collected, freed or filled: look again soon */
+    bool again;           /* a budget ran out */
+    unsigned pace;        /* largest share of a ring or magazine used since the last look, in 1/256 */
+};
+
+static inline void pass_by(struct pass *pass, uint64_t deadline)
+{
+    pass->deadline = MIN(pass->deadline, deadline);
+}
+
+/* arena-pass.c */
+void arena_run_jobs(struct arena *a);
+
+/* arena-lanes.c */
+void arena_look_at_lanes(struct pass *pass, bool all);
+void arena_fill_lanes(struct pass *pass);
+void arena_wake_lanes(struct pass *pass); /* one full fence, then whoever waits */
+bool arena_lanes_want_more(struct arena *a, bool asleep); /* after the membarrier: did anything come meanwhile? */
+void arena_collect_everything(struct pass *pass);         /* all rings up to their heads of this moment */
+bool arena_has_deferred(const struct arena *a);            /* pending or on its way there: not asleep, but dozing */
+
+/* arena-reclaim.c */
+void arena_expire(struct pass *pass);
+void arena_drain(struct pass *pass);
+void arena_purge(struct pass *pass);
+uint64_t arena_close_pages(struct arena *a);    /* all that is pending has a cookie; returns one that covers it */
+uint64_t arena_oldest_cookie(struct arena *a);  /* of the pages that are left; UINT64_MAX: none */
+void arena_want_cookie(struct arena *a, uint64_t cookie, bool expedited);
+void arena_purge_done(struct arena *a, struct purge_work *work); /* the purger's thread; takes the lock itself */
+void *arena_zero_base(const struct pass *pass);
+
+/* arena-operation.c */
+void arena_serve_operations(struct pass *pass);
+
+#endif

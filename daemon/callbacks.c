@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* The callback FIFO; see callbacks.h. */
+#include "callbacks.h"
+
+#include "basic/macro.h"
+#include "basic/ordering.h"
+
+void callbacks_init(struct callbacks *c)
+{
+    __cds_wfcq_init(&c->head, &c->tail);
+    c->n_queued = c->n_run = 0;
+}
+
+void callbacks_push(struct callbacks *c, struct callback *callback, void (*run)(struct callback *callback))
+{
+    callback->run = run;
+    cds_wfcq_node_init(&callback->node);
+    (void)fetch_add_relaxed(&c->n_queued, 1); /* a figure */
+    (void)cds_wfcq_enqueue(&c->head, &c->tail, &callback->node);
+}
+
+bool callbacks_is_empty(struct callbacks *c)
+{
+    return cds_wfcq_empty(&c->head, &c->tail);
+}
+
+bool callbacks_run(struct callbacks *c, uint64_t limit)
+{
+    for (uint64_t i = 0; i < limit; i++) {
+        struct cds_wfcq_node *node = __cds_wfcq_dequeue_blocking(&c->head, &c->tail);
+        struct callback *callback;
+
+        if (!node)
+            return false;
+        callback = container_of(node, struct callback, node);
+        store_relaxed(&c->n_run, c->n_run + 1); /* a figure, read elsewhere */
+        callback->run(callback);
+    }
+    return !callbacks_is_empty(c);
+}

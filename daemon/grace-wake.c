@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SYNC: who wakes those whose grace period is over. Lists: curr (came since the last start), wait (detached at the start),
+ * done (the local list here). A list is detached whole and walked by one thread, and its successor pointer is read before
+ * a waiter is completed: no segment is reused while anybody walks it (spin: tests/model/sync.pml).
+ */
+#include "basic/macro.h"
+#include "basic/ordering.h"
+#include "grace-internal.h"
+
+static void waiter_done(struct gp_waiter *w)
+{
+    (void)fetch_sub_relaxed(&w->gp->n_in_flight, 1); /* before done(): that may free it. A figure and a threshold */
+    w->done(w);
+}
+
+static void waiter_run(struct callback *callback)
+{
+    waiter_done(container_of(callback, struct gp_waiter, callback));
+}
+
+/* `auto`: yes until wake-flood waiters are in flight, then no until they are all served. */
+static bool wake_from_gp(struct gp *gp, const struct arena_parameters *p)
+{
+    uint64_t n = load_relaxed(&gp->n_in_flight); /* a threshold: late by one is harmless */
+
+    if (p->wake_from_gp != WAKE_FROM_GP_AUTO)
+        return p->wake_from_gp == WAKE_FROM_GP_YES;
+    if (n >= p->wake_flood)
+        gp->flooded = true;
+    else if (n == 0)
+        gp->flooded = false;
+    return !gp->flooded;
+}
+
+struct waker {
+    struct grace *grace;
+    bool direct;     /* from this thread, as far as n_direct reaches */
+    uint64_t n_direct;
+    uint64_t n_fifo;
+};
+
+static void waker_take(struct waker *k, struct gp_waiter *w)
+{
+    if (!k->direct) {
+        callbacks_push(k->grace->callbacks, &w->callback, waiter_run);
+        k->n_fifo++;
+    } else if (k->n_direct > 0) {
+        k->n_direct--;
+        waiter_done(w);
+    } else {
+        reclaimer_push_direct(k->grace->reclaimer, &w->callback, waiter_run);
+    }
+}
+
+static uint64_t wake_detached(struct gp *gp, struct waker *k)
+{
+    struct cds_wfs_node *node, *next;
+    uint64_t n = 0;
+
+    if (!gp->wait)
+        return 0;
+    for (node = cds_wfs_first(gp->wait); node; node = next) {
+        next = cds_wfs_next_blocking(node);
+        waker_take(k, container_of(node, struct gp_waiter, node));
+        n++;
+    }
+    gp->wait = NULL;
+    return n;
+}
+
+static uint64_t wake_cookies(struct gp *gp, struct waker *k)
+{
+    struct gp_waiter **p = &gp->cookie_waiters;
+    uint64_t n = 0;
+
+    while (*p) {
+        struct gp_waiter *w = *p;
+
+        if (w->cookie > gp->completed) {
+            p = &w->next;
+            continue;
+        }
+        *p = w->next;
+        waker_take(k, w);
+        n++;
+    }
+    return n;
+}
+
+static void fail_list(struct cds_wfs_head *list, int error)
+{
+    struct cds_wfs_node *node, *next;
+
+    for (node = list ? cds_wfs_first(list) : NULL; node; node = next) {
+        struct gp_waiter *w = container_of(node, struct gp_waiter, node);
+
+        next = cds_wfs_next_blocking(node);
+        w->error = error;
+        waiter_done(w);
+    }
+}
+
+/* At the end of the service: whoever waits is told so. */
+void grace_fail_waiters(struct gp *gp, int error)
+{
+    struct cds_wfs_head *wait = gp->wait;
+
+    gp->wait = NULL;
+    fail_list(wait, error);
+    fail_list(__cds_wfs_pop_all(&gp->curr), error);
+    while (gp->cookie_waiters) {
+        struct gp_waiter *w = gp->cookie_waiters;
+
+        gp->cookie_waiters = w->next;
+        w->error = error;
+        waiter_done(w);
+    }
+}
+
+void grace_wake_waiters(struct grace *g, struct arena *a, const struct arena_parameters *p)
+{
+    struct waker k = {.grace = g, .direct = wake_from_gp(&a->gp, p), .n_direct = p->wake_direct};
+    uint64_t n = wake_detached(&a->gp, &k) + wake_cookies(&a->gp, &k);
+
+    if (k.n_fifo > 0)
+        reclaimer_kick_callbacks(g->reclaimer);
+    store_relaxed(&a->gp.n_synchronizes, a->gp.n_synchronizes + n); /* a figure */
+}

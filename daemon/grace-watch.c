@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The clients' eventfds. They are watched edge-triggered and never read, so no client can make us block on one (it could
+ * clear O_NONBLOCK); each write of it is one event. Who rings more often than any honest client is muted for a moment.
+ */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "basic/macro.h"
+#include "basic/ordering.h"
+#include "clock.h"
+#include "grace-internal.h"
+#include "ticket.h"
+
+#define BELL_WINDOW_USEC 100000u
+#define BELLS_PER_WINDOW_MAX 10000u /* a hundred thousand a second: more than honest lanes do when all of them wait */
+#define MUTE_USEC 10000u
+
+static int watch_match(struct cds_lfht_node *node, const void *key)
+{
+    return container_of(node, struct client, watch_node)->id == *(const uint64_t *)key;
+}
+
+/* Ids are small numbers in a row: spread them. */
+static unsigned long watch_hash(uint64_t id)
+{
+    return (unsigned long)(id * 0x9e3779b97f4a7c15ull >> 16);
+}
+
+static int watch_fd(struct grace *g, struct client *c)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = c->id};
+
+    return epoll_ctl(g->epoll_fd, EPOLL_CTL_ADD, c->event_fd, &event) < 0 ? -errno : 0;
+}
+
+int grace_watch(struct grace *g, struct client *c)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&g->watch_lock);
+    r = watch_fd(g, c);
+    if (r == 0)
+        c->watched = 1;
+    (void)pthread_mutex_unlock(&g->watch_lock);
+    if (r < 0)
+        return r;
+    client_ref(c);
+    urcu_memb_read_lock();
+    cds_lfht_node_init(&c->watch_node);
+    cds_lfht_add(g->watched, watch_hash(c->id), &c->watch_node);
+    urcu_memb_read_unlock();
+    return 0;
+}
+
+void grace_unwatch(struct grace *g, struct client *c)
+{
+    bool was;
+
+    (void)pthread_mutex_lock(&g->watch_lock);
+    was = c->watched;
+    c->watched = 0;
+    if (was)
+        (void)epoll_ctl(g->epoll_fd, EPOLL_CTL_DEL, c->event_fd, NULL);
+    (void)pthread_mutex_unlock(&g->watch_lock);
+    if (!was)
+        return;
+    urcu_memb_read_lock();
+    (void)cds_lfht_del(g->watched, &c->watch_node);
+    urcu_memb_read_unlock();
+    client_unref(c);
+}
+
+static void client_mute(struct grace *g, struct client *c, uint64_t now)
+{
+    (void)pthread_mutex_lock(&g->watch_lock);
+    if (c->watched)
+        (void)epoll_ctl(g->epoll_fd, EPOLL_CTL_DEL, c->event_fd, NULL);
+    (void)pthread_mutex_unlock(&g->watch_lock);
+    store_relaxed(&c->muted, 1); /* for display */
+    c->muted_until_usec = now + MUTE_USEC;
+    client_ref(c);
+    c->next_muted = g->muted;
+    g->muted = c;
+}
+
+/* The lanes of the muted are looked at when they are heard again, so what they did meanwhile is not lost. */
+uint64_t grace_unmute(struct grace *g, uint64_t now)
+{
+    struct client **p = &g->muted;
+    uint64_t nearest = RUN_NEVER;
+
+    while (*p) {
+        struct client *c = *p;
+
+        if (c->muted_until_usec > now) {
+            nearest = MIN(nearest, c->muted_until_usec);
+            p = &c->next_muted;
+            continue;
+        }
+        *p = c->next_muted;
+        (void)pthread_mutex_lock(&g->watch_lock);
+        if (c->watched)
+            (void)watch_fd(g, c);
+        (void)pthread_mutex_unlock(&g->watch_lock);
+        store_relaxed(&c->muted, 0);
+        arena_kick_lanes(c->arena);
+        client_unref(c);
+    }
+    return nearest;
+}
+
+static void client_look_at_tickets(struct grace *g, struct client *c)
+{
+    uint32_t marks = load_acquire(&c->n_marked); /* pairs with arena_give_lane() */
+
+    for (uint32_t lane = 0; lane < marks; lane++) {
+        struct client_lane *cl = client_lane_at(c, lane);
+
+        if (cl)
+            ticket_look(g, c->arena, cl);
+    }
+}
+
+static bool client_rings_too_often(struct client *c, uint64_t now)
+{
+    if (now - c->bell_window_usec > BELL_WINDOW_USEC) {
+        c->bell_window_usec = now;
+        c->n_bells = 0;
+    }
+    return ++c->n_bells > BELLS_PER_WINDOW_MAX;
+}
+
+void grace_handle_bell(struct grace *g, uint64_t client_id, uint64_t now)
+{
+    struct cds_lfht_iter iter;
+    struct cds_lfht_node *node;
+    struct client *c;
+
+    urcu_memb_read_lock();
+    cds_lfht_lookup(g->watched, watch_hash(client_id), watch_match, &client_id, &iter);
+    node = cds_lfht_iter_get_node(&iter);
+    if (node) { /* else it went meanwhile */
+        c = container_of(node, struct client, watch_node);
+        client_look_at_tickets(g, c);
+        arena_kick_lanes(c->arena);
+        if (client_rings_too_often(c, now))
+            client_mute(g, c, now);
+    }
+    urcu_memb_read_unlock();
+}
+
+void grace_look_at(struct grace *g, struct client *c)
+{
+    if (exchange_acq_rel(&c->look_queued, 1)) /* whoever queued it: it is looked at after that; pairs with the store below */
+        return;
+    client_ref(c);
+    cds_wfcq_node_init(&c->look_node);
+    (void)cds_wfcq_enqueue(&g->looks_head, &g->looks_tail, &c->look_node);
+    (void)eventfd_write(g->wake_fd, 1);
+}
+
+void grace_handle_looks(struct grace *g)
+{
+    struct cds_wfcq_node *node;
+
+    while ((node = __cds_wfcq_dequeue_blocking(&g->looks_head, &g->looks_tail))) {
+        struct client *c = container_of(node, struct client, look_node);
+
+        (void)exchange_acq_rel(&c->look_queued, 0); /* before looking; pairs with grace_look_at() */
+        client_look_at_tickets(g, c);
+        client_unref(c);
+    }
+}

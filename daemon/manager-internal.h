@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* What the manager's files share. */
+#ifndef RECLAIMD_MANAGER_INTERNAL_H
+#define RECLAIMD_MANAGER_INTERNAL_H
+
+#include "connection.h"
+#include "control.h"
+#include "manager.h"
+#include "purger.h"
+#include "sockets.h"
+#include "user.h"
+
+struct event;
+
+#define MANAGER_SIGNALS 3
+
+struct manager {
+    const struct options *options;
+    struct settings *settings;
+    struct daemon_parameters parameters; /* effective */
+    struct event_base *base;
+    struct mainqueue *mainqueue;
+    struct callbacks *callbacks; /* aligned */
+    struct reclaimer *reclaimer;
+    struct grace *grace;
+    struct purger *purger;
+    struct control *control;
+    struct connections *connections;
+    struct sockets sockets;
+    struct event *signals[MANAGER_SIGNALS];
+    struct event *watchdog;
+    struct arena *arenas; /* in the order of their making; each a reference */
+    struct user *users;
+    unsigned n_cpus;
+    gid_t admin_gid;
+    uint64_t started_usec, begun_usec;
+    uint64_t memory_bytes;
+    bool stopping;
+};
+
+/* manager-control.c */
+extern const struct control_ops manager_control_ops;
+
+/* manager-parameters.c: what changed acts at once. */
+void manager_apply_parameters(struct manager *m);
+int manager_reload(struct manager *m, control_change_fn visit, void *data, struct error_line *why);
+int manager_make_configured_arenas(struct manager *m);
+
+/* manager-arena.c */
+void manager_update_users(struct manager *m);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* The purge thread; see purger.h. */
+#include "purger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <urcu/urcu-memb.h>
+
+#include "arena.h"
+#include "arena-work.h"
+#include "log.h"
+
+struct purger {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct purge_work *first, **last;
+    bool stop;
+};
+
+/* A hole that could not be punched stays backed; the books say unbacked, and audit or age find it. */
+static void work_punch(const struct purge_work *work)
+{
+    for (unsigned i = 0; i < work->n_holes; i++) {
+        const struct heap_hole *hole = &work->holes[i];
+
+        while (fallocate(work->arena->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)hole->offset,
+                         (off_t)hole->bytes) < 0) {
+            if (errno == EINTR)
+                continue;
+            log_error("arena %s: cannot give %llu bytes back: %m", work->arena->name, (unsigned long long)hole->bytes);
+            break;
+        }
+    }
+}
+
+static void *purger_main(void *userdata)
+{
+    struct purger *p = userdata;
+
+    (void)prctl(PR_SET_NAME, "purger");
+    urcu_memb_register_thread(); /* arena_purge_done() may drop the last reference */
+    (void)pthread_mutex_lock(&p->lock);
+    while (p->first || !p->stop) {
+        struct purge_work *work = p->first;
+
+        if (!work) {
+            (void)pthread_cond_wait(&p->wake, &p->lock);
+            continue;
+        }
+        p->first = work->next;
+        if (!p->first)
+            p->last = &p->first;
+        (void)pthread_mutex_unlock(&p->lock);
+        work_punch(work);
+        arena_purge_done(work->arena, work);
+        (void)pthread_mutex_lock(&p->lock);
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    urcu_memb_unregister_thread();
+    return NULL;
+}
+
+int purger_new(struct purger **ret)
+{
+    struct purger *p = calloc(1, sizeof(*p));
+    int r;
+
+    if (!p)
+        return -ENOMEM;
+    p->last = &p->first;
+    (void)pthread_mutex_init(&p->lock, NULL);
+    (void)pthread_cond_init(&p->wake, NULL);
+    r = -pthread_create(&p->thread, NULL, purger_main, p);
+    if (r < 0) {
+        free(p);
+        return r;
+    }
+    *ret = p;
+    return 0;
+}
+
+struct purger *purger_free(struct purger *p)
+{
+    if (!p)
+        return NULL;
+    (void)pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    (void)pthread_cond_signal(&p->wake);
+    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_join(p->thread, NULL);
+    (void)pthread_cond_destroy(&p->wake);
+    (void)pthread_mutex_destroy(&p->lock);
+    free(p);
+    return NULL;
+}
+
+void purger_queue(struct purger *p, struct purge_work *work)
+{
+    work->next = NULL;
+    (void)pthread_mutex_lock(&p->lock);
+    *p->last = work;
+    p->last = &work->next;
+    (void)pthread_cond_signal(&p->wake);
+    (void)pthread_mutex_unlock(&p->lock);
+}

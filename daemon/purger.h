@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* The purger: one thread that punches holes, so that no worker and no lock waits for it. */
+#ifndef RECLAIMD_PURGER_H
+#define RECLAIMD_PURGER_H
+
+#include <stdint.h>
+
+#include "engine/heap.h"
+
+struct arena;
+struct purger;
+
+#define PURGE_HOLES 64u
+
+/* Holes of one arena, marked PURGING by its worker (heap_purge_begin()). The arena gets it back by arena_purge_done(). */
+struct purge_work {
+    struct purge_work *next;
+    struct arena *arena; /* a reference */
+    unsigned n_holes;
+    struct heap_hole holes[PURGE_HOLES];
+};
+
+int purger_new(struct purger **ret);
+struct purger *purger_free(struct purger *p); /* what is queued is still done */
+
+/* Any thread. */
+void purger_queue(struct purger *p, struct purge_work *work);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* What a lane's thread waits for; see ticket.h. */
+#include "ticket.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "arena.h"
+#include "manager.h"
+#include "basic/macro.h"
+#include "basic/ordering.h"
+#include "basic/testpoint.h"
+
+static uint32_t ticket_sequence(uint64_t word)
+{
+    return (uint32_t)(word >> 32);
+}
+
+void ticket_complete(struct ticket *t, int error)
+{
+    struct client_lane *cl = t->lane;
+    struct abi_lane *shared = cl->lane.shared;
+    struct client *c = cl->client;
+    uint32_t sequence = t->sequence; /* from IDLE on the ticket is the grace-period thread's */
+
+    store_relaxed(&shared->ticket_error, error); /* published by ticket_done */
+    RECLAIM_TEST_POINT("ticket-error");
+    /* Release: what the grace period or the barrier covered is done before; pairs with the acquire in ticket_wait(). */
+    store_release(&shared->ticket_done, sequence);
+    RECLAIM_TEST_POINT("ticket-done");
+    store_release(&t->state, TICKET_IDLE); /* pairs with ticket_look(): it may be served anew */
+    full_fence();                          /* between these stores and both loads below; pairs with ticket_wait()'s */
+    if (load_relaxed(&shared->ticket_waiting)) /* stale is harmless: the client looks again after setting it */
+        (void)syscall(SYS_futex, &shared->ticket_done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    if (ticket_sequence(load_relaxed(&shared->ticket)) != sequence) /* asked again meanwhile */
+        grace_look_at(manager_grace(c->manager), c);
+    client_unref(c);
+}
+
+static void ticket_gp_done(struct gp_waiter *w)
+{
+    ticket_complete(container_of(w, struct ticket, waiter), w->error);
+}
+
+static void ticket_barrier_run(struct job *job, struct arena *a)
+{
+    arena_barrier_begin(a, container_of(job, struct ticket, job));
+}
+
+static void ticket_serve(struct grace *g, struct arena *a, struct ticket *t, uint64_t cookie)
+{
+    t->waiter.done = ticket_gp_done;
+    t->waiter.expedited = t->kind == ABI_TICKET_SYNCHRONIZE_EXPEDITED;
+    t->waiter.cookie = 0;
+    switch (t->kind) {
+    case ABI_TICKET_SYNCHRONIZE:
+    case ABI_TICKET_SYNCHRONIZE_EXPEDITED:
+        grace_synchronize(g, a, &t->waiter);
+        return;
+    case ABI_TICKET_GP_WAIT:
+        grace_wait_cookie(g, a, &t->waiter, cookie);
+        return;
+    case ABI_TICKET_BARRIER:
+        arena_post(a, &t->job, ticket_barrier_run);
+        return;
+    default:
+        ticket_complete(t, -EINVAL);
+    }
+}
+
+void ticket_look(struct grace *g, struct arena *a, struct client_lane *cl)
+{
+    struct ticket *t = &cl->ticket;
+    /* Acquire: what the client unlinked before asking, and its cookie; pairs with ticket_send(). */
+    uint64_t word = load_acquire(&cl->lane.shared->ticket);
+
+    if (ticket_sequence(word) == t->sequence && load_relaxed(&t->state) == TICKET_IDLE)
+        return;
+    if (load_acquire(&t->state) != TICKET_IDLE) /* pairs with ticket_complete(), which will look again */
+        return;
+    if (ticket_sequence(word) == t->sequence)
+        return;
+    client_ref(cl->client);
+    t->sequence = ticket_sequence(word);
+    t->kind = (uint32_t)word;
+    store_relaxed(&t->state, TICKET_SERVING); /* this thread alone moves it away from IDLE */
+    ticket_serve(g, a, t, load_relaxed(&cl->lane.shared->ticket_cookie)); /* ordered by the acquire above */
+}
