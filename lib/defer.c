@@ -61,7 +61,7 @@ static inline uint32_t mask_count(uint32_t mask)
     return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
-/* Below, each function ends in a call of the next or in 0, so that the usual ways keep nothing on the stack */
+/* Below, each function ends in a call of the next or in 0: the usual ways keep nothing on the stack. */
 static inline int defer_ring(struct lane *l)
 {
     uint32_t want = lane_want(l->shared, l->front.fence); /* B1 */

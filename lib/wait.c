@@ -55,7 +55,7 @@ void lane_bell(struct lane *l)
     errno = saved;
 }
 
-/* The cold half of lane_ring(): this lane has not rung for this `want` yet. 0, for callers that end with it */
+/* The cold half of lane_ring(): this lane has yet to ring for this `want`. 0, for those that end with it. */
 __attribute__((noinline, cold)) int lane_ring_new(struct lane *l, uint32_t want)
 {
     l->front.bell = want;

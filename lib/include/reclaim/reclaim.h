@@ -197,7 +197,7 @@ RECLAIM_PUBLIC int reclaim_gp_wait(struct reclaim_lane *l, uint64_t cookie, cons
 
 #define RECLAIM_EXPEDITED (1u << 0) /* reclaim_synchronize(): no sleep between checks */
 
-/* Waits until all read sections that began before it are over. -EDEADLK in a section; -ETIMEDOUT; -ESHUTDOWN */
+/* Waits until all read sections that began before are over. -EDEADLK in a section; -ETIMEDOUT; -ESHUTDOWN. */
 RECLAIM_PUBLIC int reclaim_synchronize(struct reclaim_lane *l, unsigned flags,
                                        const struct timespec *timeout);
 
@@ -227,7 +227,7 @@ struct reclaim_stats {
 /* Asks the daemon. May block. */
 RECLAIM_PUBLIC int reclaim_stats(struct reclaim *r, struct reclaim_stats *ret);
 
-/* Where the arena is mapped here, and its size. The same in every process unless RECLAIM_RELOCATED moved it */
+/* Where the arena is mapped, and its size. The same in every process unless RECLAIM_RELOCATED moved it. */
 RECLAIM_PUBLIC void *reclaim_base(const struct reclaim *r);
 RECLAIM_PUBLIC uint64_t reclaim_size(const struct reclaim *r);
 
