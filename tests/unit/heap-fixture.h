@@ -66,13 +66,22 @@ static inline int fixture_start(struct fixture *f)
     return heap_new(f->state, &ops, &f->heap);
 }
 
+/* With a page behind it that nobody may touch. */
+static inline void *fixture_map(int fd, uint64_t bytes)
+{
+    void *map = mmap(NULL, bytes + ABI_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    assert_ptr_not_equal(map, MAP_FAILED);
+    assert_ptr_equal(mmap(map, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0), map);
+    return map;
+}
+
 static inline void fixture_init(struct fixture *f, uint64_t arena_bytes)
 {
     *f = (struct fixture){ .fd = memfd_create("heap-test", MFD_CLOEXEC) };
     assert_true(f->fd >= 0);
     assert_int_equal(ftruncate(f->fd, (off_t)state_bytes(arena_bytes)), 0);
-    f->state = mmap(NULL, state_bytes(arena_bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, f->fd, 0);
-    assert_ptr_not_equal(f->state, MAP_FAILED);
+    f->state = fixture_map(f->fd, state_bytes(arena_bytes));
     state_init(f->state, arena_bytes, ABI_WINDOW_START);
     if (arena_bytes <= 1024 * MIB) {
         f->memory = calloc(arena_bytes / ABI_PAGE_BYTES, sizeof(bool));
@@ -84,7 +93,7 @@ static inline void fixture_init(struct fixture *f, uint64_t arena_bytes)
 static inline void fixture_deinit(struct fixture *f)
 {
     f->heap = heap_free(f->heap);
-    assert_int_equal(munmap(f->state, f->state->bytes), 0);
+    assert_int_equal(munmap(f->state, f->state->bytes + ABI_PAGE_BYTES), 0);
     assert_int_equal(close(f->fd), 0);
     free(f->memory);
 }

@@ -119,6 +119,27 @@ static void test_best_fit(void **state)
     }
 }
 
+static void test_of_equal_runs_the_highest(void **state)
+{
+    static const unsigned orders[][3] = { { 0, 1, 2 }, { 2, 1, 0 }, { 1, 0, 2 }, { 1, 2, 0 } };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(orders); i++) {
+        uint64_t words[3];
+        struct fixture f;
+
+        fixture_init(&f, ARENA);
+        for (unsigned w = 0; w < 3; w++) {
+            words[w] = fixture_alloc_pages(&f, PAGES(4));
+            (void)fixture_alloc_pages(&f, PAGES(1));
+        }
+        for (unsigned w = 0; w < 3; w++)
+            fixture_free(&f, words[orders[i][w]]);
+        for (unsigned w = 0; w < 3; w++)
+            assert_int_equal(fixture_alloc_pages(&f, PAGES(4)), words[w]);
+        fixture_deinit(&f);
+    }
+}
+
 /* Neighbours freed in each order are one run in the end. */
 static void test_runs_merge(void **state)
 {
@@ -163,6 +184,10 @@ static void test_long_lists_of_runs_are_searched_whole(void **state)
         fixture_free(&f, words[i]); /* these stand before the longer one now */
     assert_int_equal(fixture_alloc_pages(&f, PAGES(LENGTH + 1)), longer);
     assert_audit_clean(&f);
+    fixture_free(&f, longer); /* it stands first now, and is not the best for 32 */
+    assert_int_not_equal(fixture_alloc_pages(&f, PAGES(LENGTH)), longer);
+    assert_int_not_equal(fixture_alloc_pages(&f, PAGES(LENGTH)), longer + abi_word(ABI_BLOCKS_PER_CHUNK, 0));
+    assert_int_equal(fixture_alloc_pages(&f, PAGES(LENGTH + 1)), longer);
     fixture_deinit(&f);
 }
 
@@ -455,6 +480,29 @@ static void test_a_chunk_emptied_while_purged_waits(void **state)
     fixture_deinit(&f);
 }
 
+static void test_two_holes_of_a_chunk_end_apart(void **state)
+{
+    uint64_t words[4], cursor = 0;
+    struct heap_hole holes[2];
+    struct fixture f;
+
+    fixture_init(&f, ARENA);
+    for (unsigned i = 0; i < 4; i++)
+        words[i] = fixture_alloc_pages(&f, 4);
+    fixture_free(&f, words[0]);
+    fixture_free(&f, words[2]);
+    assert_int_equal(heap_purge_begin(f.heap, holes, 2, 0, &cursor), 2);
+    fixture_free(&f, words[1]);
+    fixture_free(&f, words[3]); /* the chunk has no extent any more */
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(word_chunk(fixture_alloc_pages(&f, 16)), N_CHUNKS - 2 - i);
+        heap_purge_end(f.heap, &holes[i]);
+        assert_audit_clean(&f);
+    }
+    assert_int_equal(word_chunk(fixture_alloc_pages(&f, 16)), N_CHUNKS - 1);
+    fixture_deinit(&f);
+}
+
 static void test_purging_is_forgotten_by_a_start(void **state)
 {
     uint64_t cursor = 0;
@@ -464,6 +512,7 @@ static void test_purging_is_forgotten_by_a_start(void **state)
     fixture_init(&f, ARENA);
     fixture_free(&f, fixture_alloc_pages(&f, 40));
     assert_int_equal(heap_purge_begin(f.heap, &hole, 1, 0, &cursor), 1);
+    state_chunks(f.state)[hole.offset / ABI_CHUNK_BYTES].backed = 0xffff; /* killed before that was cleared */
     f.heap = heap_free(f.heap);
     assert_int_equal(fixture_start(&f), 0);
     assert_int_equal(fixture_figures(&f).backed_bytes, 0);
@@ -548,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_lengths_that_cannot_be),
         cmocka_unit_test(test_the_whole_arena_is_one_extent),
         cmocka_unit_test(test_best_fit),
+        cmocka_unit_test(test_of_equal_runs_the_highest),
         cmocka_unit_test(test_runs_merge),
         cmocka_unit_test(test_long_lists_of_runs_are_searched_whole),
         cmocka_unit_test(test_pieces_fit_best_and_from_the_end),
@@ -562,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_holes_have_a_longest_length),
         cmocka_unit_test(test_what_is_being_purged_is_not_handed_out),
         cmocka_unit_test(test_a_chunk_emptied_while_purged_waits),
+        cmocka_unit_test(test_two_holes_of_a_chunk_end_apart),
         cmocka_unit_test(test_purging_is_forgotten_by_a_start),
         cmocka_unit_test(test_which_ranges_are_free),
         cmocka_unit_test(test_a_claimed_hole_is_out_of_reach),
