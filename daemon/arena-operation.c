@@ -257,6 +257,7 @@ int arena_operate(struct arena *a, enum control_operation kind, void (*done)(str
 void arena_abandon(struct arena *a)
 {
     arena_run_jobs(a);
+    arena_take_rung(a);
     while (a->barriers) {
         struct ticket *t = a->barriers;
 

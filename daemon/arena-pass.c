@@ -12,6 +12,7 @@
 #include "basic/testpoint.h"
 #include "clock.h"
 #include "manager.h"
+#include "user.h"
 
 #define NAP_MIN_USEC 10u
 #define NAP_MAX_USEC 500u
@@ -33,15 +34,41 @@ void arena_run_jobs(struct arena *a)
 static bool pass_looks_at_all(struct pass *pass)
 {
     struct arena *a = pass->arena;
-    bool rung = exchange_acq_rel(&a->look_at_all, 0); /* before looking; pairs with arena_kick_lanes() */
+    bool asked = exchange_acq_rel(&a->look_at_all, 0); /* before looking; pairs with arena_kick_lanes() */
 
-    if (!rung && a->n_lanes > LANES_ALWAYS_ALL && pass->now - a->all_looked_usec < LOOK_AT_ALL_USEC)
+    if (!asked && a->n_lanes > LANES_ALWAYS_ALL && pass->now - a->all_looked_usec < LOOK_AT_ALL_USEC)
         return false;
     a->all_looked_usec = pass->now;
-    if (rung) /* whoever rang may be one that was not looked at for long */
-        for (uint32_t i = 0; i < a->n_lanes; i++)
-            a->lanes[i]->active = true;
     return true;
+}
+
+/* Whoever rang may have lanes that were not looked at for long. */
+void arena_take_rung(struct arena *a)
+{
+    struct cds_wfs_head *rung = __cds_wfs_pop_all(&a->rung);
+    struct cds_wfs_node *node, *next;
+
+    for (node = rung ? cds_wfs_first(rung) : NULL; node; node = next) {
+        struct client *c = container_of(node, struct client, rung_node);
+
+        next = cds_wfs_next_blocking(node);
+        (void)exchange_acq_rel(&c->rung, 0); /* before its lanes are looked at; pairs with arena_ring() */
+        for (uint32_t i = 0; i < c->n_marked; i++)
+            if (client_lane_at(c, i))
+                client_lane_at(c, i)->active = true;
+        client_unref(c);
+    }
+}
+
+/* What purging gave back is no longer counted for the arena's user. */
+static void arena_charge(struct arena *a)
+{
+    uint64_t backed = a->figures.heap.backed_bytes + a->figures.heap.purging_bytes;
+
+    if (a->charged_bytes <= backed)
+        return;
+    (void)fetch_sub_relaxed(&a->user->backed_bytes, a->charged_bytes - backed); /* a limit: late is harmless */
+    a->charged_bytes = backed;
 }
 
 /* Half full when we come is right: less often when little was used, more often when much was. */
@@ -72,6 +99,7 @@ static void publish(struct pass *pass)
     f->n_frees = a->pending.freed_objects;
     f->freed_bytes = a->pending.freed_bytes;
     a->state->freed_objects = f->n_frees;
+    arena_charge(a);
     (void)pthread_mutex_lock(&a->published_lock);
     a->published = *f;
     (void)pthread_mutex_unlock(&a->published_lock);
@@ -135,6 +163,7 @@ static uint64_t arena_pass(struct arena *a)
     /* Acquire: readers were done with what expires now; pairs with grace_complete(). */
     pass.completed = load_acquire(&a->domain->completed);
     arena_run_jobs(a);
+    arena_take_rung(a);
     arena_look_at_lanes(&pass, pass_looks_at_all(&pass));
     arena_expire(&pass);
     arena_fill_lanes(&pass);

@@ -34,6 +34,8 @@ static int arena_back(void *userdata, uint64_t offset, uint64_t bytes)
             r = -ENOMEM;
     if (r < 0)
         (void)fetch_sub_relaxed(&a->user->backed_bytes, bytes);
+    else
+        a->charged_bytes += bytes;
     return r;
 }
 
@@ -118,6 +120,7 @@ static void arena_init(struct arena *a)
     (void)pthread_mutex_init(&a->lock, NULL);
     (void)pthread_mutex_init(&a->published_lock, NULL);
     __cds_wfcq_init(&a->jobs_head, &a->jobs_tail);
+    __cds_wfs_init(&a->rung);
     gp_init(&a->gp, 0, 0);
     pending_init(&a->pending, &ops);
     drain_timer_init(&a->drain);
@@ -163,7 +166,7 @@ static void arena_last_unref(struct main_post *post)
     struct arena *a = container_of(post, struct arena, free_post);
 
     reclaimer_remove(manager_reclaimer(a->manager), &a->runnable);
-    (void)fetch_sub_relaxed(&a->user->backed_bytes, a->figures.heap.backed_bytes + a->figures.heap.purging_bytes);
+    (void)fetch_sub_relaxed(&a->user->backed_bytes, a->charged_bytes);
     manager_arena_gone(a->manager, a);
     urcu_memb_call_rcu(&a->rcu, arena_free_rcu);
 }
@@ -229,6 +232,16 @@ void arena_kick(struct arena *a)
 void arena_kick_lanes(struct arena *a)
 {
     store_relaxed(&a->look_at_all, 1); /* the kick's lock orders it before the pass that follows */
+    arena_kick(a);
+}
+
+void arena_ring(struct arena *a, struct client *c)
+{
+    if (exchange_acq_rel(&c->rung, 1) == 0) { /* else it is on the stack; pairs with arena_take_rung() */
+        client_ref(c);
+        cds_wfs_node_init(&c->rung_node);
+        (void)cds_wfs_push(&a->rung, &c->rung_node);
+    }
     arena_kick(a);
 }
 

@@ -114,6 +114,8 @@ struct client {
     struct client_lane **lanes; /* [n_lanes]; entries are set once; worker, release; pairs with client_lane_at() */
     struct account account;     /* worker; charged by pages */
 
+    struct cds_wfs_node rung_node; /* arena_ring() */
+    uint32_t rung;
     struct cds_wfcq_node look_node; /* grace_look_at() */
     uint32_t look_queued;
     uint32_t watched;          /* under the watch lock of the grace-period thread */

@@ -105,7 +105,7 @@ uint64_t grace_unmute(struct grace *g, uint64_t now)
             (void)watch_fd(g, c);
         (void)pthread_mutex_unlock(&g->watch_lock);
         store_relaxed(&c->muted, 0);
-        arena_kick_lanes(c->arena);
+        arena_ring(c->arena, c);
         client_unref(c);
     }
     return nearest;
@@ -144,7 +144,7 @@ void grace_handle_bell(struct grace *g, uint64_t client_id, uint64_t now)
     if (node) { /* else it went meanwhile */
         c = container_of(node, struct client, watch_node);
         client_look_at_tickets(g, c);
-        arena_kick_lanes(c->arena);
+        arena_ring(c->arena, c);
         if (client_rings_too_often(c, now))
             client_mute(g, c, now);
     }

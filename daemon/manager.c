@@ -95,6 +95,7 @@ static void watchdog_event(evutil_socket_t fd, short what, void *userdata)
 
 static int manager_watch_signals(struct manager *m)
 {
+    (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of its connection, no end of ours */
     m->signals[0] = evsignal_new(m->base, SIGTERM, end_event, m);
     m->signals[1] = evsignal_new(m->base, SIGINT, end_event, m);
     m->signals[2] = evsignal_new(m->base, SIGHUP, reload_event, m);

@@ -90,7 +90,7 @@ static int record_take(struct lane *l, struct heap *h, struct pending *pending, 
 
     if (mask) {
         r = pending_take(pending, h, l->account, abi_word_block(record), mask, &accepted);
-        *n_objects += (uint32_t)__builtin_popcount(accepted);
+        *n_objects += mask_count(accepted);
         RECLAIM_TEST_POINT("collect-pending");
     }
     compiler_fence(); /* L1: truth before cursor, for whoever finds us killed here */

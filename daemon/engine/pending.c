@@ -221,10 +221,10 @@ int pending_take(struct pending *p, struct heap *h, struct account *a, uint32_t 
     accepted = heap_take(h, block, mask, &bytes, &extent);
     *ret_accepted = accepted;
     if (unlikely(accepted != mask))
-        store_relaxed(&a->refused, a->refused + (uint64_t)__builtin_popcount(mask & ~accepted));
+        store_relaxed(&a->refused, a->refused + (uint64_t)mask_count(mask & ~accepted));
     if (!accepted)
         return 0;
-    n = (uint32_t)__builtin_popcount(accepted);
+    n = mask_count(accepted);
     p->total_objects += n;
     p->total_bytes += bytes;
     page = channel_page(p, extent ? PENDING_EXTENTS : PENDING_SPANS, a, &charge);
@@ -318,7 +318,7 @@ uint64_t pending_sweep(struct pending *p, struct heap *h, struct state *state, v
         if (zero_base)
             word_zero(h, abi_word((uint32_t)block, mask), zero_base);
         heap_expire(h, abi_word((uint32_t)block, mask));
-        n += (uint64_t)__builtin_popcount(mask);
+        n += (uint64_t)mask_count(mask);
     }
     p->freed_objects += n;
     p->total_objects = p->total_bytes = 0;

@@ -181,24 +181,29 @@ struct choice {
 
 /* Chooses from 64 blocks of a span, the lowest first. Returns the blocks that are left; *n_objects grows. */
 static uint64_t span_choose(const struct heap *h, uint32_t block, const uint32_t *patterns, uint64_t open, uint32_t bytes,
-                            struct choice *c, unsigned *n_objects)
+                            struct choice *choice, unsigned *n_objects)
 {
-    for (; open && c->n < c->n_max; open &= open - 1) {
+    struct choice c = *choice; /* in registers: a store to words[] might be one to *choice, for all the compiler knows */
+    unsigned total = 0;
+
+    for (; open && c.n < c.n_max; open &= open - 1) {
         unsigned b = (unsigned)__builtin_ctzll(open);
         uint32_t mask = patterns[b] & ~(uint32_t)h->truth[block + b];
         unsigned n = mask_count(mask);
         uint64_t word_bytes = (uint64_t)n * bytes;
 
-        if (unlikely(word_bytes > c->bytes_left)) {
-            c->full = true;
-            if (c->n > 0)
+        if (unlikely(word_bytes > c.bytes_left)) {
+            c.full = true;
+            if (c.n > 0)
                 break;
-            c->bytes_left = word_bytes; /* at least one word */
+            c.bytes_left = word_bytes; /* at least one word */
         }
-        c->bytes_left -= word_bytes;
-        c->words[c->n++] = abi_word(block + b, mask);
-        *n_objects += n;
+        c.bytes_left -= word_bytes;
+        c.words[c.n++] = abi_word(block + b, mask);
+        total += n;
     }
+    *n_objects += total;
+    *choice = c;
     return open;
 }
 

@@ -111,15 +111,22 @@ void span_park(struct heap *h, uint32_t chunk);
 void span_unpark(struct heap *h, uint32_t chunk);
 void span_filled(struct heap *h, uint32_t chunk, unsigned n_before);
 
-/* Most words have one bit or many, and the instruction is not in every processor that we run on. */
+/*
+ * How many objects a mask names. Where the compiler may not use the instruction (it is younger than x86-64) and calls a
+ * function instead, the processor is asked: a load and a branch that always goes the same way.
+ */
 static inline unsigned mask_count(uint32_t mask)
 {
 #if defined(__x86_64__) && !defined(__POPCNT__)
-    if ((mask & (mask - 1)) == 0)
-        return mask != 0;
-    mask -= mask >> 1 & 0x55555555u;
-    mask = (mask & 0x33333333u) + (mask >> 2 & 0x33333333u);
-    return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
+    unsigned n;
+
+    if (unlikely(!__builtin_cpu_supports("popcnt"))) {
+        for (n = 0; mask; mask &= mask - 1)
+            n++;
+        return n;
+    }
+    __asm__("popcntl %1, %0" : "=r"(n) : "rm"(mask) : "cc");
+    return n;
 #else
     return (unsigned)__builtin_popcount(mask);
 #endif
