@@ -61,7 +61,9 @@ static void *magazine_next(struct lane *l, unsigned class_index)
     word = load_relaxed(&l->shared->magazine[class_index][tail & MAGAZINE_MASK]); /* ordered by head */
     if (!abi_word_mask(word))
         return NULL; /* no word of a sound daemon's; the caller asks, and then gives up */
-    l->classes[class_index].origin = word;
+    if (class_index !=
+        ABI_CLASS_EXTENT) /* extents are made to measure: what is given back is not handed out again */
+        l->classes[class_index].origin = word;
     l->front.last = class_index;
     store_relaxed(&take->cur, word & (word - 1)); /* A2: its first bit is handed out below */
     RECLAIM_TEST_POINT("alloc-cur");

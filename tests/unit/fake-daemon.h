@@ -59,7 +59,7 @@ struct fake {
     int reply_error;
     const char *reply_message;
     uint64_t reply_offset;
-    uint64_t reply_skew; /* between the base that it says and the domain's */
+    uint64_t reply_skew;  /* between the base that it says and the domain's */
     int seals;            /* of the segments, -1: FAKE_SEALS */
     unsigned n_extra_fds; /* beside the four */
     bool hang_up;         /* closes at the first request */
@@ -89,7 +89,8 @@ struct fake {
 
 static inline struct abi_lane *fake_lane(struct fake *f, unsigned number)
 {
-    return (struct abi_lane *)((char *)f->channel + f->channel->lane_offset + number * f->channel->lane_stride);
+    return (struct abi_lane *)((char *)f->channel + f->channel->lane_offset +
+                               number * f->channel->lane_stride);
 }
 
 static inline struct abi_slot *fake_slot(struct fake *f, unsigned number)
@@ -141,7 +142,8 @@ static inline void *fake_map(int fd, size_t bytes)
 
 static inline void fake_segments_make(struct fake *f)
 {
-    size_t lane_offset = ALIGN_UP(sizeof(struct abi_channel) + 64 + FAKE_LANES * sizeof(struct abi_slot), 4096ul);
+    size_t lane_offset =
+        ALIGN_UP(sizeof(struct abi_channel) + 64 + FAKE_LANES * sizeof(struct abi_slot), 4096ul);
     size_t bytes = lane_offset + FAKE_LANES * sizeof(struct abi_lane);
 
     f->segments[0] = fake_memfd("domain", 4096);
@@ -150,14 +152,24 @@ static inline void fake_segments_make(struct fake *f)
     f->domain = fake_map(f->segments[0], 4096);
     f->channel = fake_map(f->segments[1], bytes);
     f->arena = fake_map(f->segments[2], FAKE_ARENA_BYTES);
-    *f->domain = (struct abi_domain){
-        .magic = ABI_MAGIC_DOMAIN, .major = ABI_MAJOR, .fingerprint = ABI_FINGERPRINT, .base = FAKE_BASE,
-        .arena_bytes = FAKE_ARENA_BYTES, .page_bytes = 4096, .started = 7, .completed = 7, .flood_objects = 1u << 30,
-        .extent_block = UINT32_MAX};
-    *f->channel = (struct abi_channel){
-        .magic = ABI_MAGIC_CHANNEL, .major = ABI_MAJOR, .fingerprint = ABI_FINGERPRINT, .bytes = bytes,
-        .slot_offset = ALIGN_UP(sizeof(struct abi_channel), 64ul), .lane_offset = lane_offset,
-        .lane_stride = sizeof(struct abi_lane), .n_lanes = FAKE_LANES};
+    *f->domain = (struct abi_domain){.magic = ABI_MAGIC_DOMAIN,
+                                     .major = ABI_MAJOR,
+                                     .fingerprint = ABI_FINGERPRINT,
+                                     .base = FAKE_BASE,
+                                     .arena_bytes = FAKE_ARENA_BYTES,
+                                     .page_bytes = 4096,
+                                     .started = 7,
+                                     .completed = 7,
+                                     .flood_objects = 1u << 30,
+                                     .extent_block = UINT32_MAX};
+    *f->channel = (struct abi_channel){.magic = ABI_MAGIC_CHANNEL,
+                                       .major = ABI_MAJOR,
+                                       .fingerprint = ABI_FINGERPRINT,
+                                       .bytes = bytes,
+                                       .slot_offset = ALIGN_UP(sizeof(struct abi_channel), 64ul),
+                                       .lane_offset = lane_offset,
+                                       .lane_stride = sizeof(struct abi_lane),
+                                       .n_lanes = FAKE_LANES};
     f->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
@@ -262,8 +274,10 @@ static inline bool fake_request_take(struct fake *f, int fd)
     struct abi_request request;
     struct abi_reply reply;
     struct iovec data = {.iov_base = &request, .iov_len = sizeof(request)};
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
     ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
     bool answer;
@@ -332,7 +346,8 @@ static inline void futex_wake_all(uint32_t *word)
 }
 
 /* Whole blocks of objects of a class, from memory that was never used; extents: one word. */
-static inline void fake_refill(struct fake *f, struct abi_lane *lane, unsigned class_index, uint32_t pages, uint32_t words)
+static inline void fake_refill(struct fake *f, struct abi_lane *lane, unsigned class_index, uint32_t pages,
+                               uint32_t words)
 {
     uint32_t head = lane->magazine_head[class_index], bytes = abi_class_bytes(class_index);
 
@@ -426,9 +441,12 @@ static inline void fake_free(struct fake *f)
 static inline int fake_open_flags(struct fake *f, unsigned flags, struct reclaim **ret)
 {
     static char message[256];
-    struct reclaim_open_options opt = {
-        .size = sizeof(opt), .flags = flags, .arena_bytes = FAKE_ARENA_BYTES, .runtime_directory = f->directory,
-        .message = message, .message_size = sizeof(message)};
+    struct reclaim_open_options opt = {.size = sizeof(opt),
+                                       .flags = flags,
+                                       .arena_bytes = FAKE_ARENA_BYTES,
+                                       .runtime_directory = f->directory,
+                                       .message = message,
+                                       .message_size = sizeof(message)};
 
     return reclaim_open("test", &opt, ret);
 }

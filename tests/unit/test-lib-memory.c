@@ -234,6 +234,20 @@ static void test_free_goes_back_to_cur(void **state)
     assert_int_equal(reclaim_free(x->l, (char *)p + 8), -EINVAL);
 }
 
+/* Extents are made to measure, so the next one would not take it from `cur`. */
+static void test_free_of_extent_goes_to_the_daemon(void **state)
+{
+    struct fixture *x = *state;
+    void *p;
+
+    fake_serve(x->f);
+    p = reclaim_alloc(x->l, 8000);
+    assert_int_equal(reclaim_free(x->l, p), 0);
+    assert_int_equal(abi_word_mask(x->shared->take[ABI_CLASS_EXTENT].cur), 0);
+    assert_int_equal(x->shared->head, 1);
+    assert_int_equal(abi_word_mask(ring(x, 0)), 1);
+}
+
 /* ---- deferring ---- */
 
 static void test_defer_gathers_neighbours(void **state)
@@ -245,7 +259,8 @@ static void test_defer_gathers_neighbours(void **state)
     assert_int_equal(reclaim_defer_free(x->l, at(200, 7)), 0);
     assert_int_equal(x->shared->head, 1);
     assert_int_equal(ring(x, 0), abi_word(200, 0x80000081));
-    assert_int_equal(reclaim_defer_free(x->l, at(200, 7)), 0); /* twice: a record of its own, for the daemon to refuse */
+    assert_int_equal(reclaim_defer_free(x->l, at(200, 7)),
+                     0); /* twice: a record of its own, for the daemon to refuse */
     assert_int_equal(x->shared->head, 2);
     assert_int_equal(ring(x, 1), abi_word(200, 0x80));
     assert_int_equal(reclaim_defer_free(x->l, at(4321, 7)), 0);
@@ -354,7 +369,8 @@ static void test_defer_waits_for_room(void **state)
     struct fixture *x = *state;
 
     fill_ring(x);
-    assert_int_equal(reclaim_defer_free(x->l, at(ABI_FIRST_BLOCK + 1023 * 2, 5)), 0); /* the open one still takes bits */
+    assert_int_equal(reclaim_defer_free(x->l, at(ABI_FIRST_BLOCK + 1023 * 2, 5)),
+                     0); /* the open one still takes bits */
     fake_set(x->f, collects, true);
     fake_serve(x->f);
     assert_int_equal(reclaim_read_lock(x->l), 0); /* for a collect also in a section */
@@ -378,7 +394,8 @@ static void test_defer_over_limit(void **state)
     assert_int_equal(x->shared->head, ABI_RING_RECORDS);
     reclaim_read_unlock(x->l);
     fake_set(x->f, collects, true);
-    assert_int_equal(reclaim_defer_free(x->l, at(200, 1)), 0); /* outside it waits, and the daemon makes room */
+    assert_int_equal(reclaim_defer_free(x->l, at(200, 1)),
+                     0); /* outside it waits, and the daemon makes room */
     assert_int_equal(ring(x, ABI_RING_RECORDS), abi_word(200, 2));
 }
 
@@ -474,7 +491,8 @@ static void test_tickets(void **state)
 static void test_ticket_timeouts(void **state)
 {
     struct fixture *x = *state;
-    const struct timespec none = {0}, little = {.tv_nsec = 1000}, bad = {.tv_nsec = 1000000000}, before = {.tv_sec = -1};
+    const struct timespec none = {0}, little = {.tv_nsec = 1000}, bad = {.tv_nsec = 1000000000},
+                          before = {.tv_sec = -1};
     const struct timespec ages = {.tv_sec = INT64_MAX, .tv_nsec = 999999999};
 
     assert_int_equal(reclaim_synchronize(x->l, 0, &bad), -EINVAL);
@@ -558,12 +576,32 @@ static void test_publish_and_dereference(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(alloc_takes_bits_in_order), TEST(size_classes), TEST(called_not_inlined), TEST(alloc_all_sizes), TEST(alloc_asks), TEST(alloc_errors),
-        TEST_WITH(read_only, setup_read_only), TEST(alloc_rings_when_low), TEST(free_goes_back_to_cur),
-        TEST(defer_gathers_neighbours), TEST(defer_refuses), TEST(bells), TEST_WITH(fenced_lane, setup_fenced),
-        TEST(dozing_daemon_hears_of_floods_and_extents), TEST(defer_waits_for_room), TEST(defer_over_limit),
-        TEST(defer_evicted), TEST(alloc_outlives_daemon), TEST(defer_outlives_daemon), TEST(evicted_while_waiting),
-        TEST(tickets), TEST(ticket_timeouts), TEST(tickets_in_section), TEST(cookies), TEST(publish_and_dereference),
+        TEST(alloc_takes_bits_in_order),
+        TEST(size_classes),
+        TEST(called_not_inlined),
+        TEST(alloc_all_sizes),
+        TEST(alloc_asks),
+        TEST(alloc_errors),
+        TEST_WITH(read_only, setup_read_only),
+        TEST(alloc_rings_when_low),
+        TEST(free_goes_back_to_cur),
+        TEST(free_of_extent_goes_to_the_daemon),
+        TEST(defer_gathers_neighbours),
+        TEST(defer_refuses),
+        TEST(bells),
+        TEST_WITH(fenced_lane, setup_fenced),
+        TEST(dozing_daemon_hears_of_floods_and_extents),
+        TEST(defer_waits_for_room),
+        TEST(defer_over_limit),
+        TEST(defer_evicted),
+        TEST(alloc_outlives_daemon),
+        TEST(defer_outlives_daemon),
+        TEST(evicted_while_waiting),
+        TEST(tickets),
+        TEST(ticket_timeouts),
+        TEST(tickets_in_section),
+        TEST(cookies),
+        TEST(publish_and_dereference),
     };
 
     return cmocka_run_group_tests_name("lib-memory", tests, NULL, NULL);

@@ -27,7 +27,8 @@ static unsigned count_fds(void)
     return n;
 }
 
-static int open_named(struct fake *f, const char *name, struct reclaim_open_options opt, char message[static 256])
+static int open_named(struct fake *f, const char *name, struct reclaim_open_options opt,
+                      char message[static 256])
 {
     struct reclaim *r = (struct reclaim *)0x1;
     int error;
@@ -50,12 +51,14 @@ static int open_named(struct fake *f, const char *name, struct reclaim_open_opti
 static void test_open_request(void **state)
 {
     struct fake *f = *state;
-    struct reclaim_open_options opt = {
-        .flags = RECLAIM_CREATE | RECLAIM_EXCL | RECLAIM_TRANSIENT, .arena_bytes = (1 << 20) + 1, .mode = 0640};
+    struct reclaim_open_options opt = {.flags = RECLAIM_CREATE | RECLAIM_EXCL | RECLAIM_TRANSIENT,
+                                       .arena_bytes = (1 << 20) + 1,
+                                       .mode = 0640};
     char message[256];
 
     assert_int_equal(open_named(f, "a.b_C-9", opt, message), 0);
-    assert_int_equal(f->last.flags & ~ABI_OPEN_MUST_FENCE, ABI_OPEN_CREATE | ABI_OPEN_EXCL | ABI_OPEN_TRANSIENT);
+    assert_int_equal(f->last.flags & ~ABI_OPEN_MUST_FENCE,
+                     ABI_OPEN_CREATE | ABI_OPEN_EXCL | ABI_OPEN_TRANSIENT);
     assert_int_equal(f->last.arena_bytes, (1 << 20) + 65536);
     assert_int_equal(f->last.mode, 0640);
     assert_int_equal(f->last.fingerprint, ABI_FINGERPRINT);
@@ -213,17 +216,39 @@ static void test_open_unsound_segments(void **state)
 
     for (int i = 0; i < 11; i++) {
         switch (i) {
-        case 0: f->domain->magic++; break;
-        case 1: f->domain->major++; break;
-        case 2: f->domain->fingerprint++; break;
-        case 3: f->domain->base += 4096; break;
-        case 4: f->domain->arena_bytes *= 2; break;
-        case 5: f->channel->fingerprint++; break;
-        case 6: f->channel->n_lanes = 1u << 31; break;
-        case 7: f->channel->lane_stride = 4096; break;
-        case 8: f->channel->slot_offset = channel.lane_offset; break;
-        case 9: f->channel->lane_offset = UINT64_MAX - 4095; break;
-        case 10: f->channel->n_lanes = 0; break;
+        case 0:
+            f->domain->magic++;
+            break;
+        case 1:
+            f->domain->major++;
+            break;
+        case 2:
+            f->domain->fingerprint++;
+            break;
+        case 3:
+            f->domain->base += 4096;
+            break;
+        case 4:
+            f->domain->arena_bytes *= 2;
+            break;
+        case 5:
+            f->channel->fingerprint++;
+            break;
+        case 6:
+            f->channel->n_lanes = 1u << 31;
+            break;
+        case 7:
+            f->channel->lane_stride = 4096;
+            break;
+        case 8:
+            f->channel->slot_offset = channel.lane_offset;
+            break;
+        case 9:
+            f->channel->lane_offset = UINT64_MAX - 4095;
+            break;
+        case 10:
+            f->channel->n_lanes = 0;
+            break;
         }
         assert_int_equal(open_named(f, "x", (struct reclaim_open_options){0}, message), -EPROTO);
         *f->channel = channel;
@@ -333,7 +358,8 @@ static void test_lane_life(void **state)
     reclaim_lane_put(l);
     assert_int_equal(fake_slot(f, 0)->word, 0);
     assert_int_equal(shared->owner[0], 0);
-    assert_int_equal(reclaim_lane_get(r, &l), 0); /* the socket is in order: the fake has seen the put before */
+    assert_int_equal(reclaim_lane_get(r, &l),
+                     0); /* the socket is in order: the fake has seen the put before */
     assert_int_equal(fake_get(f, n_puts), 1);
     assert_int_equal(fake_get(f, puts[0]), 0);
     reclaim_close(r);
@@ -486,7 +512,8 @@ static void test_close_under_other_threads(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(s.lock_error, 0);
     assert_int_equal(pthread_mutex_lock(&s.robust[0]), 0);
-    assert_int_equal(pthread_mutex_lock(&s.robust[1]), EOWNERDEAD); /* the kernel's walk of its list found it */
+    assert_int_equal(pthread_mutex_lock(&s.robust[1]),
+                     EOWNERDEAD); /* the kernel's walk of its list found it */
     assert_int_equal(fake_open_flags(f, 0, &r), 0);
     reclaim_close(r);
     assert_int_equal(fake_get(f, n_puts), 2);
@@ -657,7 +684,8 @@ static void test_raw_clone_gets_no_lane(void **state)
     if (child == 0) {
         struct reclaim *own;
 
-        _exit(fake_open_flags(f, RECLAIM_RELOCATED, &own) == 0 && reclaim_lane_get(own, &l) == -ESTALE ? 0 : 1);
+        _exit(fake_open_flags(f, RECLAIM_RELOCATED, &own) == 0 && reclaim_lane_get(own, &l) == -ESTALE ? 0
+                                                                                                       : 1);
     }
     assert_int_equal(child_status(child), 0);
     reclaim_close(r);
@@ -719,13 +747,32 @@ static void test_strerror(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(open_request), TEST(open_bad_arguments), TEST(open_option_sizes), TEST(open_no_daemon),
-        TEST(open_environment), TEST(open_refused), TEST(open_bad_daemon), TEST(open_unsealed),
-        TEST(open_unsound_segments), TEST(open_address_in_use), TEST(descriptors_are_private), TEST(root_and_stats),
-        TEST(lane_life), TEST(lane_nesting_limit), TEST(threads_come_and_go), TEST(thread_cancelled_in_section),
-        TEST(lanes_run_out), TEST(close_under_other_threads), TEST(reopen_under_other_threads), TEST(fork),
-        TEST(fork_without_handlers), TEST(raw_clone), TEST(raw_clone_gets_no_lane), TEST(fork_leaves_descriptors),
-        TEST(fork_twice_deep), TEST(strerror),
+        TEST(open_request),
+        TEST(open_bad_arguments),
+        TEST(open_option_sizes),
+        TEST(open_no_daemon),
+        TEST(open_environment),
+        TEST(open_refused),
+        TEST(open_bad_daemon),
+        TEST(open_unsealed),
+        TEST(open_unsound_segments),
+        TEST(open_address_in_use),
+        TEST(descriptors_are_private),
+        TEST(root_and_stats),
+        TEST(lane_life),
+        TEST(lane_nesting_limit),
+        TEST(threads_come_and_go),
+        TEST(thread_cancelled_in_section),
+        TEST(lanes_run_out),
+        TEST(close_under_other_threads),
+        TEST(reopen_under_other_threads),
+        TEST(fork),
+        TEST(fork_without_handlers),
+        TEST(raw_clone),
+        TEST(raw_clone_gets_no_lane),
+        TEST(fork_leaves_descriptors),
+        TEST(fork_twice_deep),
+        TEST(strerror),
     };
 
     return cmocka_run_group_tests_name("lib", tests, NULL, NULL);
