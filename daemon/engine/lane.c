@@ -81,16 +81,14 @@ bool lane_has_records(const struct lane *l)
  * One record. The order matters at a crash: pending bits first (a bit already pending is consumed silently on replay),
  * then the cursor by one store; the tail last, in lane_collect().
  */
-static int record_take(struct lane *l, struct heap *h, struct pending *pending, uint32_t index, bool last, uint32_t *n_objects)
+static inline int record_take(struct lane *l, struct intake *in, uint32_t index, bool last)
 {
     uint64_t record = ring_record(l, index);
-    uint32_t seen = cursor_seen(l->state->cursor), accepted = 0;
-    uint32_t mask = abi_word_mask(record) & ~seen;
+    uint32_t seen = cursor_seen(l->state->cursor), mask = abi_word_mask(record) & ~seen;
     int r = 0;
 
     if (mask) {
-        r = pending_take(pending, h, l->account, abi_word_block(record), mask, &accepted);
-        *n_objects += mask_count(accepted);
+        r = pending_take(in, abi_word_block(record), mask);
         RECLAIM_TEST_POINT("collect-pending");
     }
     compiler_fence(); /* L1: truth before cursor, for whoever finds us killed here */
@@ -101,7 +99,8 @@ static int record_take(struct lane *l, struct heap *h, struct pending *pending, 
 
 int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32_t max_records, struct lane_look *ret)
 {
-    uint32_t index = cursor_index(l->state->cursor), n, objects = 0;
+    uint32_t index = cursor_index(l->state->cursor), n;
+    struct intake in;
     int r = 0;
 
     *ret = (struct lane_look){0};
@@ -113,10 +112,12 @@ int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32
         return -ENOBUFS;
     if (n > max_records)
         n = max_records + 1; /* what is last in this turn is not the open record, but closing it later is as good */
+    pending_intake_begin(&in, pending, h, l->account);
     for (uint32_t i = 0; i < n && r == 0; i++)
-        r = record_take(l, h, pending, index + i, i + 1 == n, &objects);
-    ret->n_records = n > 0 ? n - 1 : 0;
-    ret->n_objects = objects;
+        r = record_take(l, &in, index + i, i + 1 == n);
+    pending_intake_end(&in);
+    ret->n_records = cursor_index(l->state->cursor) - index;
+    ret->n_objects = (uint32_t)in.n_accepted;
     if (ret->n_records > 0)
         /* Release: the client may overwrite what we have read; pairs with the acquire in defer_wait_room(). */
         store_release(&l->shared->tail, cursor_index(l->state->cursor));
@@ -329,10 +330,9 @@ static uint64_t lane_cur(const struct lane *l, unsigned class_index, uint32_t ta
     return 0;
 }
 
-static int class_bury(struct lane *l, struct heap *h, struct pending *pending, unsigned class_index)
+static int class_bury(struct lane *l, struct intake *in, unsigned class_index)
 {
     uint32_t head = l->state->magazine_head[class_index], tail = load_acquire(&l->shared->take[class_index].tail);
-    uint32_t accepted;
     uint64_t cur;
     int r = 0;
 
@@ -340,29 +340,30 @@ static int class_bury(struct lane *l, struct heap *h, struct pending *pending, u
         return 0; /* never used; or a tail that makes no sense: those objects are lost to that client's arena, no more */
     cur = lane_cur(l, class_index, tail);
     if (abi_word_mask(cur))
-        r = pending_take(pending, h, l->account, abi_word_block(cur), abi_word_mask(cur), &accepted);
+        r = pending_take(in, abi_word_block(cur), abi_word_mask(cur));
     for (uint32_t i = tail; i != head && r == 0; i++) {
         uint64_t word = l->state->shadow[class_index][i & MAGAZINE_MASK];
 
-        r = pending_take(pending, h, l->account, abi_word_block(word), abi_word_mask(word), &accepted);
+        if (abi_word_mask(word))
+            r = pending_take(in, abi_word_block(word), abi_word_mask(word));
     }
     return r;
 }
 
 int lane_bury(struct lane *l, struct heap *h, struct pending *pending)
 {
-    uint64_t refused = l->account->refused;
+    struct intake in;
+    int r = 0;
 
     if (pending->starved)
         return -ENOBUFS;
-    for (unsigned c = 0; c < ABI_CLASSES; c++) {
-        int r = class_bury(l, h, pending, c);
-
-        if (r < 0)
-            return r;
-    }
-    /* Bits that the thread had deferred already, or that stand in cur and magazine both, are not the client's fault. */
-    store_relaxed(&l->account->refused, refused);
+    pending_intake_begin(&in, pending, h, l->account);
+    for (unsigned c = 0; c < ABI_CLASSES && r == 0; c++)
+        r = class_bury(l, &in, c);
+    in.n_refused = 0; /* bits that it had deferred already, or that stand in cur and magazine both, are nobody's fault */
+    pending_intake_end(&in);
+    if (r < 0)
+        return r;
     RECLAIM_TEST_POINT("bury-taken");
     compiler_fence(); /* L4: what was returned before `returned`, for whoever finds us killed here */
     l->state->returned = 1;

@@ -210,37 +210,59 @@ static int pending_starve(struct pending *p, uint32_t block)
     return -ENOBUFS;
 }
 
-int pending_take(struct pending *p, struct heap *h, struct account *a, uint32_t block, uint32_t mask, uint32_t *ret_accepted)
+void pending_intake_begin(struct intake *in, struct pending *p, struct heap *h, struct account *a)
 {
-    struct bulk_charge *charge;
-    struct bulk_page *page;
-    uint32_t accepted, n;
-    uint64_t bytes;
-    bool extent;
+    *in = (struct intake){.pending = p, .heap = h, .account = a};
+}
 
-    accepted = heap_take(h, block, mask, &bytes, &extent);
-    *ret_accepted = accepted;
-    if (unlikely(accepted != mask))
-        store_relaxed(&a->refused, a->refused + (uint64_t)mask_count(mask & ~accepted));
-    if (!accepted)
-        return 0;
-    n = mask_count(accepted);
-    p->total_objects += n;
-    p->total_bytes += bytes;
-    page = channel_page(p, extent ? PENDING_EXTENTS : PENDING_SPANS, a, &charge);
-    if (unlikely(!page))
-        return pending_starve(p, block);
-    page->records[page->n_records++] = abi_word(block, accepted);
-    page->n_objects += n;
-    page->n_bytes += bytes;
+/* What has gathered for the page of a channel since it was chosen. */
+static void intake_flush(struct intake *in, enum pending_channel channel)
+{
+    struct bulk_charge *charge = in->charge[channel];
+    struct account *a = in->account;
+    uint64_t n = in->n_objects[channel], bytes = in->n_bytes[channel];
+
+    if (n == 0)
+        return;
+    in->n_objects[channel] = in->n_bytes[channel] = 0;
+    in->pending->open[channel]->n_objects += (uint32_t)n;
+    in->pending->open[channel]->n_bytes += bytes;
     charge->objects += n;
     charge->bytes += bytes;
-    p->n_objects += n;
-    p->n_bytes += bytes;
+    in->pending->n_objects += n;
+    in->pending->n_bytes += bytes;
+    in->pending->total_objects += n;
+    in->pending->total_bytes += bytes;
     /* Relaxed: as in page_uncharge(). */
     store_relaxed(&a->pending_objects, a->pending_objects + n);
     store_relaxed(&a->pending_bytes, a->pending_bytes + bytes);
+}
+
+int pending_intake_new_page(struct intake *in, enum pending_channel channel, uint64_t word, uint32_t n, uint64_t n_bytes)
+{
+    struct pending *p = in->pending;
+    struct bulk_page *page;
+
+    intake_flush(in, channel);
+    page = channel_page(p, channel, in->account, &in->charge[channel]);
+    if (unlikely(!page)) {
+        p->total_objects += n;
+        p->total_bytes += n_bytes;
+        return pending_starve(p, abi_word_block(word));
+    }
+    page->records[page->n_records++] = word;
+    in->page[channel] = page->n_records < BULK_RECORDS ? page : NULL;
+    in->n_objects[channel] = n;
+    in->n_bytes[channel] = n_bytes;
     return 0;
+}
+
+void pending_intake_end(struct intake *in)
+{
+    for (unsigned c = 0; c < PENDING_CHANNELS; c++)
+        intake_flush(in, c);
+    if (in->n_refused > 0)
+        store_relaxed(&in->account->refused, in->account->refused + in->n_refused); /* as above */
 }
 
 /* zero-on-free: the objects of a word, before anybody can get them. */

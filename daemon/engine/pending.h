@@ -96,8 +96,49 @@ void page_list_splice(struct page_list *to, struct page_list *from); /* from is 
 void pending_init(struct pending *p, const struct pending_ops *ops);
 void pending_deinit(struct pending *p); /* pages are dropped, not freed as objects */
 
-/* Takes the bits of a record that are live objects, charged to a. 0, or -ENOBUFS once starved (the bits before were taken). */
-int pending_take(struct pending *p, struct heap *h, struct account *a, uint32_t block, uint32_t mask, uint32_t *ret_accepted);
+/*
+ * Taking records for one account, many in a row: counts gather here and reach pages, charges and totals in
+ * pending_intake_end(), or when a page is full. Nothing else touches pending between begin and end.
+ */
+struct intake {
+    struct pending *pending;
+    struct heap *heap;
+    struct account *account;
+    struct bulk_page *page[PENDING_CHANNELS]; /* with room for one more record; NULL: ask for one first */
+    struct bulk_charge *charge[PENDING_CHANNELS];
+    uint64_t n_objects[PENDING_CHANNELS], n_bytes[PENDING_CHANNELS]; /* since page[] was chosen */
+    uint64_t n_refused, n_accepted;
+};
+
+void pending_intake_begin(struct intake *in, struct pending *p, struct heap *h, struct account *a);
+void pending_intake_end(struct intake *in);
+
+/* The rarer half: a page first. -ENOBUFS once starved: the word is pending in the truth, and no page knows of it. */
+int pending_intake_new_page(struct intake *in, enum pending_channel channel, uint64_t word, uint32_t n, uint64_t n_bytes);
+
+/* Takes the bits of a record that are live objects. 0, or -ENOBUFS once starved (the bits were taken, nothing more is). */
+static inline int pending_take(struct intake *in, uint32_t block, uint32_t mask)
+{
+    uint64_t n_bytes;
+    bool extent;
+    uint32_t accepted = heap_take(in->heap, block, mask, &n_bytes, &extent), n = mask_count(accepted);
+    enum pending_channel channel = extent ? PENDING_EXTENTS : PENDING_SPANS;
+    struct bulk_page *page = in->page[channel];
+
+    if (unlikely(accepted != mask))
+        in->n_refused += mask_count(mask & ~accepted);
+    if (unlikely(!accepted))
+        return 0;
+    in->n_accepted += n;
+    if (unlikely(!page))
+        return pending_intake_new_page(in, channel, abi_word(block, accepted), n, n_bytes);
+    page->records[page->n_records++] = abi_word(block, accepted);
+    in->n_objects[channel] += n;
+    in->n_bytes[channel] += n_bytes;
+    if (unlikely(page->n_records == BULK_RECORDS))
+        in->page[channel] = NULL;
+    return 0;
+}
 
 /* Closes the open pages: their cookies are taken now. */
 void pending_close(struct pending *p);
