@@ -23,7 +23,9 @@
 #define REFUSED_LOG_USEC 10000000u
 #define REFUSED_LOG_BURST 3u
 
-/* ---- Life ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Life
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 static int lanes_append(struct arena *a, struct client_lane *cl)
 {
@@ -109,8 +111,8 @@ static void state_give(struct arena *a, struct client_lane *cl, uint32_t index)
 {
     struct state_lane *state = state_lane(a->state, index);
 
-    lane_init(&cl->lane, client_shared_lane(cl->client, cl->number), client_slot(cl->client, cl->number), state, index,
-              &cl->client->account);
+    lane_init(&cl->lane, client_shared_lane(cl->client, cl->number), client_slot(cl->client, cl->number),
+              state, index, &cl->client->account);
     store_relaxed(&cl->lane.slot->word, 0); /* what the former owner left; nobody reads in it */
     state->lane = cl->number;
     state->generation = cl->lane.shared->generation + 1;
@@ -178,7 +180,8 @@ static void lane_end(struct pass *pass, struct client_lane *cl)
     struct arena *a = pass->arena;
     uint32_t index = cl->lane.index;
 
-    if (load_acquire(&cl->ticket.state) != TICKET_IDLE) /* its waiter is still on a list; pairs with ticket_complete() */
+    if (load_acquire(&cl->ticket.state) !=
+        TICKET_IDLE) /* its waiter is still on a list; pairs with ticket_complete() */
         return;
     store_relaxed(&cl->lane.slot->word, 0); /* the owner is proven gone: the daemon clears it */
     cl->lane.state->client_id = 0;
@@ -193,7 +196,9 @@ static void lane_end(struct pass *pass, struct client_lane *cl)
         cl->client->on_free(a, cl->client); /* may drop the arena's reference to it: the last thing here */
 }
 
-/* ---- Collect ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Collect
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 /* Counted always, told at a bounded rate. */
 static void client_count_refused(struct pass *pass, struct client *c)
@@ -208,9 +213,10 @@ static void client_count_refused(struct pass *pass, struct client *c)
     pass->arena->figures.n_refused_records += n;
     if (!log_rate_pass(&c->refused_rate, pass->now, REFUSED_LOG_USEC, REFUSED_LOG_BURST, &held))
         return;
-    log_warning("arena %s: client %llu (pid %d, uid %u, %s) deferred %llu objects that were not its to free; refused",
-                pass->arena->name, (unsigned long long)c->id, (int)c->pid, (unsigned)c->uid, c->comm,
-                (unsigned long long)c->refused_untold);
+    log_warning(
+        "arena %s: client %llu (pid %d, uid %u, %s) deferred %llu objects that were not its to free; refused",
+        pass->arena->name, (unsigned long long)c->id, (int)c->pid, (unsigned)c->uid, c->comm,
+        (unsigned long long)c->refused_untold);
     c->refused_untold = 0;
 }
 
@@ -219,18 +225,22 @@ static void lane_quarantine(struct pass *pass, struct client_lane *cl)
     struct client *c = cl->client;
 
     if (!load_relaxed(&c->quarantined))
-        log_warning("arena %s: client %llu (pid %d, uid %u, %s) wrote indices that make no sense; lane %u is read no more",
-                    pass->arena->name, (unsigned long long)c->id, (int)c->pid, (unsigned)c->uid, c->comm, cl->number);
+        log_warning("arena %s: client %llu (pid %d, uid %u, %s) wrote indices that make no sense; lane %u is "
+                    "read no more",
+                    pass->arena->name, (unsigned long long)c->id, (int)c->pid, (unsigned)c->uid, c->comm,
+                    cl->number);
     store_relaxed(&c->quarantined, 1); /* for display */
 }
 
-/* client-pending-max: beyond it nothing is collected until some of it was freed; the ring fills, and the client waits. */
+/* client-pending-max: beyond it nothing is collected until some of it was freed; the ring fills, and the
+ * client waits. */
 static bool lane_is_over_limit(struct pass *pass, struct client_lane *cl)
 {
     bool over = cl->client->account.pending_bytes >= pass->pending_max;
 
     if (over != (bool)cl->lane.shared->over_limit)
-        store_relaxed(&cl->lane.shared->over_limit, over); /* the client looks at it after its full fence; lane_wait() */
+        store_relaxed(&cl->lane.shared->over_limit,
+                      over); /* the client looks at it after its full fence; lane_wait() */
     if (over)
         pass->arena->drain.urgent = DRAIN_FULL;
     return over;
@@ -248,7 +258,8 @@ static int lane_take(struct pass *pass, struct client_lane *cl)
         pass->found = true;
         cl->idle_looks = 0;
         cl->active = true;
-    } else if (++cl->idle_looks > IDLE_LOOKS && !load_relaxed(&cl->lane.shared->waiting)) { /* who waits has rung: a late view heals */
+    } else if (++cl->idle_looks > IDLE_LOOKS &&
+               !load_relaxed(&cl->lane.shared->waiting)) { /* who waits has rung: a late view heals */
         cl->active = false;
     }
     pass->pace = MAX(pass->pace, look.n_records * 256u / ABI_RING_RECORDS);
@@ -261,13 +272,15 @@ static void lane_evict(struct client_lane *cl)
 {
     if (cl->lane.shared->evicted)
         return;
-    store_release(&cl->lane.shared->evicted, 1); /* arena_wake_lanes() wakes who waits; pairs with lane_wait() */
+    store_release(&cl->lane.shared->evicted,
+                  1); /* arena_wake_lanes() wakes who waits; pairs with lane_wait() */
     cl->active = true;
 }
 
 static void lane_look_live(struct pass *pass, struct client_lane *cl, bool all)
 {
-    if ((all || cl->lost) && (load_acquire(&cl->lost) || lane_is_dead(&cl->lane))) { /* pairs with grace_check() */
+    if ((all || cl->lost) &&
+        (load_acquire(&cl->lost) || lane_is_dead(&cl->lane))) { /* pairs with grace_check() */
         arena_doom_lane(pass->arena, cl);
         return;
     }
@@ -326,11 +339,14 @@ void arena_collect_everything(struct pass *pass)
     struct arena *a = pass->arena;
 
     for (uint32_t i = 0; i < a->n_lanes; i++)
-        if (a->lanes[i]->life == LANE_LIVE && !a->lanes[i]->lane.quarantined && !load_relaxed(&a->lanes[i]->client->evicted))
+        if (a->lanes[i]->life == LANE_LIVE && !a->lanes[i]->lane.quarantined &&
+            !load_relaxed(&a->lanes[i]->client->evicted))
             (void)lane_take(pass, a->lanes[i]);
 }
 
-/* ---- Fill and answer ----------------------------------------------------------------------------------------------------------- */
+/* ---- Fill and answer
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 static uint64_t magazine_bytes(const struct arena *a)
 {
@@ -347,7 +363,8 @@ static int ask_extent(struct arena *a, struct client_lane *cl, uint32_t pages)
     r = heap_extent_reserve(a->heap, pages, &word);
     if (r < 0)
         return r;
-    store_relaxed(&a->domain->extent_block, heap_extent_block(a->heap)); /* before the hand-out, whose release publishes it */
+    store_relaxed(&a->domain->extent_block,
+                  heap_extent_block(a->heap)); /* before the hand-out, whose release publishes it */
     lane_refill(&cl->lane, a->state, a->heap, ABI_CLASS_EXTENT, &word, 1);
     return 0;
 }
@@ -361,7 +378,8 @@ static int ask_class(struct arena *a, struct client_lane *cl, unsigned class_ind
     return lane_magazine_room(&cl->lane, class_index) < ABI_MAGAZINE_WORDS ? 0 : error < 0 ? error : -ENOSPC;
 }
 
-/* Nothing there. Outside a section one urgent round comes first: drain, grace period, purge; then one more try. */
+/* Nothing there. Outside a section one urgent round comes first: drain, grace period, purge; then one more
+ * try. */
 static bool ask_waits(struct pass *pass, struct client_lane *cl, unsigned flags)
 {
     struct arena *a = pass->arena;
@@ -376,7 +394,8 @@ static bool ask_waits(struct pass *pass, struct client_lane *cl, unsigned flags)
         arena_want_cookie(a, cl->ask_cookie, false);
         return true;
     }
-    return cl->ask_cookie > pass->completed || arena_oldest_cookie(a) <= cl->ask_cookie || a->purge.n_running > 0;
+    return cl->ask_cookie > pass->completed || arena_oldest_cookie(a) <= cl->ask_cookie ||
+           a->purge.n_running > 0;
 }
 
 static void lane_serve_ask(struct pass *pass, struct client_lane *cl)
@@ -408,7 +427,8 @@ void arena_fill_lanes(struct pass *pass)
     for (uint32_t i = 0; i < a->n_lanes; i++) {
         struct client_lane *cl = a->lanes[i];
 
-        if (cl->life != LANE_LIVE || !cl->active || load_relaxed(&cl->client->evicted) || cl->client->observer)
+        if (cl->life != LANE_LIVE || !cl->active || load_relaxed(&cl->client->evicted) ||
+            cl->client->observer)
             continue;
         if (lane_fill(&cl->lane, a->state, a->heap, max_bytes, &error, &pass->pace) > 0) {
             pass->found = true;
@@ -418,14 +438,18 @@ void arena_fill_lanes(struct pass *pass)
     }
 }
 
-/* ---- Wake, sleep -------------------------------------------------------------------------------------------------------------- */
+/* ---- Wake, sleep
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 /* Spin: tests/model/wait.pml. */
 static bool lane_wake(struct lane *l)
 {
-    if (!load_relaxed(&l->shared->waiting)) /* after the fence in arena_wake_lanes(); pairs with lane_wait() */
+    if (!load_relaxed(
+            &l->shared->waiting)) /* after the fence in arena_wake_lanes(); pairs with lane_wait() */
         return false;
-    store_release(&l->shared->wake, l->shared->wake + 1); /* all progress of this pass is before it; pairs with lane_wait() */
+    store_release(&l->shared->wake,
+                  l->shared->wake + 1); /* all progress of this pass is before it; pairs with lane_wait() */
     (void)syscall(SYS_futex, &l->shared->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     return true;
 }
@@ -450,8 +474,8 @@ bool arena_has_deferred(const struct arena *a)
     return false;
 }
 
-/* After `sleeps` was stored and the membarrier: whatever a client did before that is seen here, and whatever it does after,
-   it sees that we sleep. Spin: tests/model/lane.pml, doze.pml. */
+/* After `sleeps` was stored and the membarrier: whatever a client did before that is seen here, and whatever
+   it does after, it sees that we sleep. Spin: tests/model/lane.pml, doze.pml. */
 static bool lane_wants_more(const struct client_lane *cl, bool asleep)
 {
     unsigned class_index, flags;
@@ -474,7 +498,9 @@ bool arena_lanes_want_more(struct arena *a, bool asleep)
     return false;
 }
 
-/* ---- Roots -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Roots
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 static int root_find(const struct state *s, const char *name)
 {

@@ -15,7 +15,9 @@
 
 #define COMPLAINTS_MAX 1000u
 
-/* ---- Barrier --------------------------------------------------------------------------------------------------------------- */
+/* ---- Barrier
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 /* Everything deferred up to now gets a cookie, and a batch at once. */
 static void barrier_begin(struct pass *pass, struct barrier *b)
@@ -68,7 +70,9 @@ static void serve_barriers(struct pass *pass)
     }
 }
 
-/* ---- Operations ------------------------------------------------------------------------------------------------------------- */
+/* ---- Operations
+ * -------------------------------------------------------------------------------------------------------------
+ */
 
 void operation_free(struct operation *op)
 {
@@ -118,7 +122,8 @@ static void complain(void *userdata, const char *line)
         op->n_complaints++;
 }
 
-static void complain_numbers(struct operation *op, const char *what, uint64_t ours, const char *other, uint64_t theirs)
+static void complain_numbers(struct operation *op, const char *what, uint64_t ours, const char *other,
+                             uint64_t theirs)
 {
     char line[200];
 
@@ -127,7 +132,8 @@ static void complain_numbers(struct operation *op, const char *what, uint64_t ou
 }
 
 /* Magazines as the truth has them: every word in one is out, and not pending. */
-static uint64_t audit_magazine(struct operation *op, struct arena *a, const struct client_lane *cl, unsigned class_index)
+static uint64_t audit_magazine(struct operation *op, struct arena *a, const struct client_lane *cl,
+                               unsigned class_index)
 {
     const struct state_lane *state = cl->lane.state;
     uint32_t room = lane_magazine_room(&cl->lane, class_index), head = state->magazine_head[class_index];
@@ -139,8 +145,8 @@ static uint64_t audit_magazine(struct operation *op, struct arena *a, const stru
 
         n += (uint64_t)__builtin_popcount(abi_word_mask(word));
         if ((abi_word_mask(word) & ~(uint32_t)truth) || (abi_word_mask(word) & (uint32_t)(truth >> 32)))
-            complain_numbers(op, "a magazine holds an object that is not handed out; block", abi_word_block(word), "mask",
-                             abi_word_mask(word));
+            complain_numbers(op, "a magazine holds an object that is not handed out; block",
+                             abi_word_block(word), "mask", abi_word_mask(word));
     }
     return n;
 }
@@ -158,7 +164,8 @@ static void arena_audit(struct pass *pass, struct operation *op)
     for (uint32_t i = 0; i < a->n_lanes; i++)
         for (unsigned c = 0; c < ABI_CLASSES && a->lanes[i]->life == LANE_LIVE; c++)
             (void)audit_magazine(op, a, a->lanes[i], c);
-    if (segment_backed_bytes(a->arena_fd, &file_bytes) == 0 && a->purge.n_running == 0 && file_bytes != f.backed_bytes)
+    if (segment_backed_bytes(a->arena_fd, &file_bytes) == 0 && a->purge.n_running == 0 &&
+        file_bytes != f.backed_bytes)
         complain_numbers(op, "backed bytes", f.backed_bytes, "the file's own", file_bytes);
     op->n_objects = f.out_objects;
     op->bytes = f.out_bytes;
@@ -170,7 +177,8 @@ static void operation_begin(struct pass *pass, struct operation *op)
 
     op->begun = true;
     op->objects_before = a->pending.freed_objects;
-    op->bytes_before = op->kind == CONTROL_OPERATION_PURGE ? a->figures.punched_bytes : a->pending.freed_bytes;
+    op->bytes_before =
+        op->kind == CONTROL_OPERATION_PURGE ? a->figures.punched_bytes : a->pending.freed_bytes;
     if (op->kind == CONTROL_OPERATION_PURGE)
         a->purge.asked = true;
 }
@@ -233,7 +241,8 @@ static void operation_job(struct job *job, struct arena *a)
     a->operations = op;
 }
 
-int arena_operate(struct arena *a, enum control_operation kind, void (*done)(struct operation *op), void *userdata)
+int arena_operate(struct arena *a, enum control_operation kind, void (*done)(struct operation *op),
+                  void *userdata)
 {
     struct operation *op = calloc(1, sizeof(*op));
 

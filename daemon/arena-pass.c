@@ -2,9 +2,9 @@
 /*
  * One pass over an arena: what its worker does in order, and when it comes back. See arena-work.h.
  *
- *   awake    something was found: look again after a nap, which follows how fast rings and magazines are used up
- *   dozing   nothing for two looks, but objects are pending: until the drain timer, a flood, a low magazine or a waiter
- *   asleep   nothing is pending: until somebody rings; no timer but for lazy pages
+ *   awake    something was found: look again after a nap, which follows how fast rings and magazines are used
+ * up dozing   nothing for two looks, but objects are pending: until the drain timer, a flood, a low magazine
+ * or a waiter asleep   nothing is pending: until somebody rings; no timer but for lazy pages
  */
 #include "arena-work.h"
 #include "basic/macro.h"
@@ -67,7 +67,8 @@ static void arena_charge(struct arena *a)
 
     if (a->charged_bytes <= backed)
         return;
-    (void)fetch_sub_relaxed(&a->user->backed_bytes, a->charged_bytes - backed); /* a limit: late is harmless */
+    (void)fetch_sub_relaxed(&a->user->backed_bytes,
+                            a->charged_bytes - backed); /* a limit: late is harmless */
     a->charged_bytes = backed;
 }
 
@@ -108,7 +109,8 @@ static void publish(struct pass *pass)
 static void set_sleeps(struct arena *a, enum abi_sleeps sleeps)
 {
     if (a->domain->sleeps != sleeps)
-        store_relaxed(&a->domain->sleeps, sleeps); /* when it matters a membarrier follows; pairs with lane_ring() */
+        store_relaxed(&a->domain->sleeps,
+                      sleeps); /* when it matters a membarrier follows; pairs with lane_ring() */
 }
 
 /* Tells the clients, makes sure that they know, and looks once more. True: nothing came meanwhile. */
@@ -121,7 +123,8 @@ static bool arena_sleep(struct arena *a)
             lane_rings_anew(&a->lanes[i]->lane);
     set_sleeps(a, asleep ? ABI_ASLEEP : ABI_DOZING);
     RECLAIM_TEST_POINT("sleep-stored");
-    grace_membarrier(); /* pairs with the compiler fence between a client's store and its load of sleeps: lane_ring() */
+    grace_membarrier(); /* pairs with the compiler fence between a client's store and its load of sleeps:
+                           lane_ring() */
     RECLAIM_TEST_POINT("sleep-membarrier");
     if (!arena_lanes_want_more(a, asleep))
         return true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Pages, batches, callbacks and purge: what happens to deferred objects after they were collected. See arena-work.h. */
+/* Pages, batches, callbacks and purge: what happens to deferred objects after they were collected. See
+ * arena-work.h. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -44,7 +45,8 @@ uint64_t arena_oldest_cookie(struct arena *a)
     return oldest;
 }
 
-/* ---- batching = no: one entry an object ------------------------------------------------------------------------------ */
+/* ---- batching = no: one entry an object
+ * ------------------------------------------------------------------------------ */
 
 struct single {
     struct callback callback;
@@ -110,7 +112,8 @@ static unsigned expire_to_singles(struct pass *pass)
     return n;
 }
 
-/* ---- gp-wait = callback: one entry a batch ----------------------------------------------------------------------------- */
+/* ---- gp-wait = callback: one entry a batch
+ * ----------------------------------------------------------------------------- */
 
 static void batch_run(struct callback *callback)
 {
@@ -144,9 +147,11 @@ static unsigned expire_to_callbacks(struct pass *pass)
     return n;
 }
 
-/* ---- Expiry, drain, starvation ------------------------------------------------------------------------------------------ */
+/* ---- Expiry, drain, starvation
+ * ------------------------------------------------------------------------------------------ */
 
-/* P3 of pending: every page is gone, one grace period has passed since the last bit was taken: free all pending bits. */
+/* P3 of pending: every page is gone, one grace period has passed since the last bit was taken: free all
+ * pending bits. */
 static void arena_sweep(struct pass *pass)
 {
     struct arena *a = pass->arena;
@@ -175,8 +180,10 @@ void arena_expire(struct pass *pass)
     } else if (pass->p.gp_wait == GP_WAIT_CALLBACK) {
         n = expire_to_callbacks(pass);
     } else {
-        n = batches_expire(&a->batches, &a->pending, a->heap, pass->completed, PAGES_A_PASS, arena_zero_base(pass));
-        n += pending_expire(&a->pending, a->heap, &a->pending.closed, pass->completed, PAGES_A_PASS, arena_zero_base(pass));
+        n = batches_expire(&a->batches, &a->pending, a->heap, pass->completed, PAGES_A_PASS,
+                           arena_zero_base(pass));
+        n += pending_expire(&a->pending, a->heap, &a->pending.closed, pass->completed, PAGES_A_PASS,
+                            arena_zero_base(pass));
     }
     if (n > 0)
         pass->found = true;
@@ -212,7 +219,9 @@ void arena_drain(struct pass *pass)
     arena_want_cookie(a, batch->cookie, false);
 }
 
-/* ---- Purge --------------------------------------------------------------------------------------------------------------- */
+/* ---- Purge
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 static bool purge_queue(struct arena *a)
 {
@@ -240,21 +249,23 @@ void arena_purge(struct pass *pass)
     struct purge_decision d;
 
     heap_figures(a->heap, &f);
-    d = purge_decide(&a->purge, &(struct purge_input){
-                                    .now_usec = pass->now,
-                                    .lazy_bytes = f.lazy_bytes,
-                                    .threshold_bytes = pass->p.purge_threshold_bytes == PARAMETER_AUTO
-                                                           ? manager_purge_threshold(a->manager)
-                                                           : pass->p.purge_threshold_bytes,
-                                    .delay_usec = pass->p.purge_delay_usec == PARAMETER_OFF ? PURGE_NEVER
-                                                                                            : pass->p.purge_delay_usec,
-                                    .while_purging = pass->p.purge_while_purging,
-                                });
+    d = purge_decide(
+        &a->purge,
+        &(struct purge_input){
+            .now_usec = pass->now,
+            .lazy_bytes = f.lazy_bytes,
+            .threshold_bytes = pass->p.purge_threshold_bytes == PARAMETER_AUTO
+                                   ? manager_purge_threshold(a->manager)
+                                   : pass->p.purge_threshold_bytes,
+            .delay_usec = pass->p.purge_delay_usec == PARAMETER_OFF ? PURGE_NEVER : pass->p.purge_delay_usec,
+            .while_purging = pass->p.purge_while_purging,
+        });
     pass_by(pass, d.deadline_usec);
     if (!d.purge)
         return;
     if (!purge_queue(a))
-        a->purge = (struct purge_timer){.n_running = a->purge.n_running}; /* too small to punch: wait for more */
+        a->purge =
+            (struct purge_timer){.n_running = a->purge.n_running}; /* too small to punch: wait for more */
 }
 
 static void work_done(struct arena *a, struct purge_work *work)
@@ -266,7 +277,8 @@ static void work_done(struct arena *a, struct purge_work *work)
     a->figures.n_holes += work->n_holes;
     a->figures.n_purges_run++;
     a->purge.n_running--;
-    if (work->n_holes < PURGE_HOLES || !purge_queue(a)) { /* a full work may have left some: the same purge goes on */
+    if (work->n_holes < PURGE_HOLES ||
+        !purge_queue(a)) { /* a full work may have left some: the same purge goes on */
         a->purge.n_running++;
         purge_ended(&a->purge);
     }

@@ -26,7 +26,8 @@
 static int arena_back(void *userdata, uint64_t offset, uint64_t bytes)
 {
     struct arena *a = userdata;
-    uint64_t others = fetch_add_relaxed(&a->user->backed_bytes, bytes); /* a limit, not a lock: late by one step is harmless */
+    uint64_t others = fetch_add_relaxed(&a->user->backed_bytes,
+                                        bytes); /* a limit, not a lock: late by one step is harmless */
     int r = others + bytes > load_relaxed(&a->user->limit_bytes) ? -ENOMEM : memory_take(bytes);
 
     while (r == 0 && fallocate(a->arena_fd, 0, (off_t)offset, (off_t)bytes) < 0)
@@ -182,8 +183,8 @@ void arena_unref(struct arena *a)
         mainqueue_post(manager_mainqueue(a->manager), &a->free_post, arena_last_unref);
 }
 
-int arena_new(struct manager *m, const struct arena_request *request, const struct arena_parameters *p, struct user *user,
-              struct arena **ret)
+int arena_new(struct manager *m, const struct arena_request *request, const struct arena_parameters *p,
+              struct user *user, struct arena **ret)
 {
     struct arena *a = aligned_alloc(ABI_CACHE_LINE, ALIGN_UP(sizeof(*a), ABI_CACHE_LINE));
     int r;
@@ -259,8 +260,9 @@ int arena_set_parameters(struct arena *a, const struct arena_parameters *p)
     fresh->p = *p;
     old = rcu_xchg_pointer(&a->snapshot, fresh);
     urcu_memb_call_rcu(&old->rcu, snapshot_free);
-    store_relaxed(&a->domain->flood_objects, (uint32_t)MIN(p->flood_objects, UINT32_MAX)); /* a hint: late is harmless */
-    arena_kick(a); /* armed timers follow at once */
+    store_relaxed(&a->domain->flood_objects,
+                  (uint32_t)MIN(p->flood_objects, UINT32_MAX)); /* a hint: late is harmless */
+    arena_kick(a);                                              /* armed timers follow at once */
     return 0;
 }
 

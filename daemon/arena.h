@@ -110,10 +110,11 @@ struct arena {
 
     struct __cds_wfcq_head jobs_head __attribute__((aligned(64)));
     struct cds_wfcq_tail jobs_tail __attribute__((aligned(64)));
-    struct __cds_wfs_stack rung; /* clients who rang, each with a reference: their lanes are looked at in the next pass */
-    uint32_t look_at_all;        /* any thread: something is wrong with some lane: look at every one */
-    uint64_t charged_bytes;      /* of this arena in user->backed_bytes; worker */
-    uint32_t removing;    /* main */
+    struct __cds_wfs_stack
+        rung; /* clients who rang, each with a reference: their lanes are looked at in the next pass */
+    uint32_t look_at_all;   /* any thread: something is wrong with some lane: look at every one */
+    uint64_t charged_bytes; /* of this arena in user->backed_bytes; worker */
+    uint32_t removing;      /* main */
 
     pthread_mutex_t lock __attribute__((aligned(64))); /* a pass, or one callback entry, is in the engine */
     struct heap *heap;
@@ -150,15 +151,15 @@ struct arena_request {
 };
 
 /* Makes the segments and the engine. Not in the manager's table yet. */
-int arena_new(struct manager *m, const struct arena_request *request, const struct arena_parameters *p, struct user *user,
-              struct arena **ret);
+int arena_new(struct manager *m, const struct arena_request *request, const struct arena_parameters *p,
+              struct user *user, struct arena **ret);
 void arena_ref(struct arena *a);
 void arena_unref(struct arena *a); /* any thread: the last one has the main thread free it */
 
 /* Any thread. */
 void arena_post(struct arena *a, struct job *job, void (*run)(struct job *job, struct arena *a));
-void arena_kick(struct arena *a);         /* something changed: run a pass */
-void arena_kick_lanes(struct arena *a);   /* look at all lanes */
+void arena_kick(struct arena *a);                   /* something changed: run a pass */
+void arena_kick_lanes(struct arena *a);             /* look at all lanes */
 void arena_ring(struct arena *a, struct client *c); /* its bell: look at its lanes */
 int arena_set_parameters(struct arena *a, const struct arena_parameters *p);
 void arena_published(struct arena *a, struct arena_figures *ret);
@@ -180,7 +181,8 @@ void arena_abandon(struct arena *a);
 uint64_t arena_run(struct runnable *r);
 
 /* Begins an operation: done() follows in the main thread. -ENOMEM. */
-int arena_operate(struct arena *a, enum control_operation kind, void (*done)(struct operation *op), void *userdata);
+int arena_operate(struct arena *a, enum control_operation kind, void (*done)(struct operation *op),
+                  void *userdata);
 void operation_free(struct operation *op);
 
 /* arena-lanes.c: the worker's part of lanes. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The callback FIFO: one a daemon, entries that are ready to run (their grace period is over), in order. It is what
- * `gp-wait = callback`, `batching = no` and `wake-from-gp = no` queue behind, as the sources have it; after
- * `callback-limit` entries the worker serves its other work once, without sleeping.
+ * The callback FIFO: one a daemon, entries that are ready to run (their grace period is over), in order. It
+ * is what `gp-wait = callback`, `batching = no` and `wake-from-gp = no` queue behind, as the sources have it;
+ * after `callback-limit` entries the worker serves its other work once, without sleeping.
  */
 #ifndef RECLAIMD_CALLBACKS_H
 #define RECLAIMD_CALLBACKS_H

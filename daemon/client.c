@@ -101,7 +101,8 @@ static void client_release_account(struct account *account)
     client_unref(container_of(account, struct client, account));
 }
 
-int client_new(struct arena *a, const struct client_identity *identity, uint32_t n_lanes, bool observer, struct client **ret)
+int client_new(struct arena *a, const struct client_identity *identity, uint32_t n_lanes, bool observer,
+               struct client **ret)
 {
     struct client *c = calloc(1, sizeof(*c));
     int r = -ENOMEM;

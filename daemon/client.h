@@ -6,7 +6,8 @@
  *   main thread        connection, pidfd, limits, life
  *   arena's worker     lanes[].lane, .life, account
  *   grace-period thread lanes[].ticket
- * A client is freed when its last reference goes: the main thread's, the arena's list, each straggler, each job.
+ * A client is freed when its last reference goes: the main thread's, the arena's list, each straggler, each
+ * job.
  */
 #ifndef RECLAIMD_CLIENT_H
 #define RECLAIMD_CLIENT_H
@@ -40,7 +41,8 @@ enum lane_life {
     LANE_BURYING, /* returned as pending: free once grave_cookie has expired */
 };
 
-/* All frees deferred before it: done when no page with a cookie up to this is left, and then so many callbacks have run. */
+/* All frees deferred before it: done when no page with a cookie up to this is left, and then so many
+ * callbacks have run. */
 struct barrier {
     bool begun;
     uint64_t cookie;
@@ -57,7 +59,7 @@ struct ticket {
     struct gp_waiter waiter;
     struct job job; /* a barrier's way to the worker */
     struct client_lane *lane;
-    uint32_t state;    /* enum ticket_state; IDLE -> SERVING by the grace-period thread, back by who completes */
+    uint32_t state; /* enum ticket_state; IDLE -> SERVING by the grace-period thread, back by who completes */
     uint32_t sequence; /* being served, or served last */
     uint32_t kind;
     struct ticket *next; /* barriers: the worker's list */
@@ -106,25 +108,26 @@ struct client {
     uint32_t quarantined; /* worker */
     uint32_t gone;        /* worker: all lanes are free again, nothing of it is left in the arena */
     uint32_t n_owned;     /* worker: lanes with a live owner, after a hang-up */
-    struct connection *connection; /* main; workers hand it on */
+    struct connection *connection;                      /* main; workers hand it on */
     void (*on_free)(struct arena *a, struct client *c); /* worker: when its last lane is free */
 
-    uint32_t n_marked;          /* lanes ever given: only grows; worker, release; pairs with grace_scan() */
-    uint32_t n_live;            /* lanes given now; worker */
-    struct client_lane **lanes; /* [n_lanes]; entries are set once; worker, release; pairs with client_lane_at() */
-    struct account account;     /* worker; charged by pages */
+    uint32_t n_marked; /* lanes ever given: only grows; worker, release; pairs with grace_scan() */
+    uint32_t n_live;   /* lanes given now; worker */
+    struct client_lane *
+        *lanes; /* [n_lanes]; entries are set once; worker, release; pairs with client_lane_at() */
+    struct account account; /* worker; charged by pages */
 
     struct cds_wfs_node rung_node; /* arena_ring() */
     uint32_t rung;
     struct cds_wfcq_node look_node; /* grace_look_at() */
     uint32_t look_queued;
-    uint32_t watched;          /* under the watch lock of the grace-period thread */
+    uint32_t watched; /* under the watch lock of the grace-period thread */
     uint64_t muted_until_usec;
     struct client *next_muted;
     struct cds_lfht_node watch_node; /* grace's table, by id */
-    uint64_t bell_window_usec;  /* grace-period thread: bells are counted by tenths of a second */
+    uint64_t bell_window_usec;       /* grace-period thread: bells are counted by tenths of a second */
     uint32_t n_bells;
-    struct log_rate refused_rate; /* worker */
+    struct log_rate refused_rate;          /* worker */
     uint64_t refused_seen, refused_untold; /* worker */
 };
 
@@ -135,13 +138,15 @@ static inline struct abi_slot *client_slot(const struct client *c, uint32_t lane
 
 static inline struct abi_lane *client_shared_lane(const struct client *c, uint32_t lane)
 {
-    return (struct abi_lane *)((char *)c->channel + c->lane_offset + (uint64_t)lane * sizeof(struct abi_lane));
+    return (struct abi_lane *)((char *)c->channel + c->lane_offset +
+                               (uint64_t)lane * sizeof(struct abi_lane));
 }
 
 /* NULL: never given. Any thread that holds a reference. */
 struct client_lane *client_lane_at(const struct client *c, uint32_t lane);
 
-/* Who connected: proven by SO_PEERPIDFD or a pidfd taken at once, and by the credentials of its first message. */
+/* Who connected: proven by SO_PEERPIDFD or a pidfd taken at once, and by the credentials of its first
+ * message. */
 struct client_identity {
     uint64_t id; /* unique for the daemon's life */
     int pidfd;   /* duplicated */
@@ -151,10 +156,11 @@ struct client_identity {
 };
 
 /*
- * A client of an arena: channel and eventfd made; not on the arena's list yet. The geometry is the daemon's own copy: a
- * client that overwrites its channel's header hurts itself. Negative errno.
+ * A client of an arena: channel and eventfd made; not on the arena's list yet. The geometry is the daemon's
+ * own copy: a client that overwrites its channel's header hurts itself. Negative errno.
  */
-int client_new(struct arena *a, const struct client_identity *identity, uint32_t n_lanes, bool observer, struct client **ret);
+int client_new(struct arena *a, const struct client_identity *identity, uint32_t n_lanes, bool observer,
+               struct client **ret);
 
 void client_ref(struct client *c);
 void client_unref(struct client *c);
@@ -162,7 +168,8 @@ void client_unref(struct client *c);
 /* The pidfd says that the process has ended (a zombie has, too). Any thread. */
 bool client_process_is_dead(const struct client *c);
 
-/* Whether that thread of the client's process is still there, by its number in the process's own pid namespace. */
+/* Whether that thread of the client's process is still there, by its number in the process's own pid
+ * namespace. */
 bool client_has_thread(const struct client *c, uint32_t tid);
 
 #endif

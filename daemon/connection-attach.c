@@ -18,7 +18,8 @@
 #include "manager.h"
 
 #ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77 /* Linux 6.5; the same on all architectures but parisc and sparc, which have no 64-bit Debian */
+#define SO_PEERPIDFD                                                                                         \
+    77 /* Linux 6.5; the same on all architectures but parisc and sparc, which have no 64-bit Debian */
 #endif
 
 int reply_words(struct abi_reply *reply, int error, const char *format, ...)
@@ -95,10 +96,13 @@ static int check_versions(struct connection *c)
     const struct abi_request *q = &c->request;
 
     if (q->major != ABI_MAJOR)
-        return reply_words(&c->reply, -EPROTO, "the library speaks version %u.%u, this daemon %u.%u: use those of one major version",
-                           q->major, q->minor, ABI_MAJOR, ABI_MINOR);
+        return reply_words(
+            &c->reply, -EPROTO,
+            "the library speaks version %u.%u, this daemon %u.%u: use those of one major version", q->major,
+            q->minor, ABI_MAJOR, ABI_MINOR);
     if (q->fingerprint != ABI_FINGERPRINT)
-        return reply_words(&c->reply, -EPROTO, "library and daemon were built with different layouts of version %u", ABI_MAJOR);
+        return reply_words(&c->reply, -EPROTO,
+                           "library and daemon were built with different layouts of version %u", ABI_MAJOR);
     return 0;
 }
 
@@ -111,7 +115,8 @@ static int check_request(struct connection *c)
     if (q->flags & ~ABI_OPEN_FLAGS)
         return reply_words(&c->reply, -EINVAL, "unknown flags 0x%x", q->flags & ~ABI_OPEN_FLAGS);
     if (!arena_name_is_valid(q->name))
-        return reply_words(&c->reply, -EINVAL, "bad arena name: 1..%d of A-Z a-z 0-9 . _ - are right", ABI_NAME_MAX);
+        return reply_words(&c->reply, -EINVAL, "bad arena name: 1..%d of A-Z a-z 0-9 . _ - are right",
+                           ABI_NAME_MAX);
     if (poll(&death, 1, 0) != 0) /* after the message that carried its credentials */
         return reply_words(&c->reply, -ESRCH, "the process that connected has ended");
     return 0;
@@ -141,14 +146,16 @@ static int arena_find_or_make(struct connection *c, struct arena **ret)
     unsigned need = q->flags & ABI_OPEN_READ_ONLY ? 4 : 6;
 
     if (!a && !(q->flags & ABI_OPEN_CREATE))
-        return reply_words(&c->reply, -ENOENT, "no arena %s; make it with RECLAIM_CREATE or reclaimctl create-arena", q->name);
+        return reply_words(&c->reply, -ENOENT,
+                           "no arena %s; make it with RECLAIM_CREATE or reclaimctl create-arena", q->name);
     if (!a)
         return arena_make(c, ret);
     if ((q->flags & ABI_OPEN_CREATE) && (q->flags & ABI_OPEN_EXCL))
         return reply_words(&c->reply, -EEXIST, "arena %s is there already", q->name);
     if (!peer_may(c, a, need))
-        return reply_words(&c->reply, -EACCES, "arena %s is of uid %u, mode %04o: uid %u may not %s it", a->name,
-                           (unsigned)a->owner, (unsigned)a->mode, (unsigned)c->identity.uid, need == 4 ? "read" : "use");
+        return reply_words(&c->reply, -EACCES, "arena %s is of uid %u, mode %04o: uid %u may not %s it",
+                           a->name, (unsigned)a->owner, (unsigned)a->mode, (unsigned)c->identity.uid,
+                           need == 4 ? "read" : "use");
     *ret = a;
     return 0;
 }
@@ -160,8 +167,9 @@ static int check_clients_max(struct connection *c)
     if (c->owner->n_clients >= max)
         connections_sweep_dead(c->owner);
     if (c->owner->n_clients >= max)
-        return reply_words(&c->reply, -EMFILE, "%u clients are attached, as many as clients-max = %llu allows; "
-                                               "reclaimctl list-clients shows who they are",
+        return reply_words(&c->reply, -EMFILE,
+                           "%u clients are attached, as many as clients-max = %llu allows; "
+                           "reclaimctl list-clients shows who they are",
                            c->owner->n_clients, (unsigned long long)max);
     return 0;
 }
@@ -173,7 +181,8 @@ static int client_join(struct connection *c, struct arena *a, struct client **re
     int r;
 
     c->identity.id = ++c->owner->next_id;
-    r = client_new(a, &c->identity, (uint32_t)manager_parameters(m)->lanes_max, c->request.flags & ABI_OPEN_READ_ONLY, &client);
+    r = client_new(a, &c->identity, (uint32_t)manager_parameters(m)->lanes_max,
+                   c->request.flags & ABI_OPEN_READ_ONLY, &client);
     if (r < 0)
         return reply_words(&c->reply, r, "cannot make a channel: %s", strerror(-r));
     r = arena_add_client(a, client); /* on the list before the attach is answered */

@@ -61,7 +61,8 @@ int reply_words(struct abi_reply *reply, int error, const char *format, ...) _pr
 void connection_attached(struct connection *c); /* watch its process from now on */
 void connection_hung_up(struct connection *c);
 void connection_leave(struct connection *c);
-void connections_sweep_dead(struct connections *cs); /* whoever died is found now, not when the loop comes to it */
+void connections_sweep_dead(
+    struct connections *cs); /* whoever died is found now, not when the loop comes to it */
 
 /* connection.c */
 void connection_unlink_and_free(struct connection *c);

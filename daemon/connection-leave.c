@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a client goes. Its pidfd is readable once the process has ended, a zombie too; its socket closes at exec, where the
- * pidfd stays silent but the mapping is gone, so then its lanes decide: the client is gone when none has a live owner.
+ * How a client goes. Its pidfd is readable once the process has ended, a zombie too; its socket closes at
+ * exec, where the pidfd stays silent but the mapping is gone, so then its lanes decide: the client is gone
+ * when none has a live owner.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -83,9 +84,10 @@ static void client_died(struct connection *c)
 {
     if (load_relaxed(&c->client->dead))
         return;
-    log_debug("arena %s: client %llu (pid %d) has ended", c->client->arena->name, (unsigned long long)c->client->id,
-              (int)c->client->pid);
-    store_release(&c->client->dead, 1); /* its process ran nothing after this; pairs with grace_check() and grace_scan() */
+    log_debug("arena %s: client %llu (pid %d) has ended", c->client->arena->name,
+              (unsigned long long)c->client->id, (int)c->client->pid);
+    store_release(&c->client->dead,
+                  1); /* its process ran nothing after this; pairs with grace_check() and grace_scan() */
     c->closed = true;
     if (c->event)
         (void)event_del(c->event);
@@ -106,7 +108,9 @@ void connections_sweep_dead(struct connections *cs)
             client_died(c);
 }
 
-/* ---- After a hang-up ----------------------------------------------------------------------------------------------------------- */
+/* ---- After a hang-up
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 static void check_post_run(struct main_post *post)
 {
@@ -121,7 +125,8 @@ static void check_post_run(struct main_post *post)
         (void)event_add(c->hangup_timer, &hangup_again);
 }
 
-/* Worker: how many lanes have an owner that lives? A thread that changed its number by exec does not show in the word. */
+/* Worker: how many lanes have an owner that lives? A thread that changed its number by exec does not show in
+ * the word. */
 static void check_job_run(struct job *job, struct arena *a)
 {
     struct connection *c = container_of(job, struct connection, check_job);

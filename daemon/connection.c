@@ -20,11 +20,13 @@
 #include "manager.h"
 
 #define SPARE_CONNECTIONS 64u /* beyond clients-max: those who ask and are told no */
-#define FDS_CAUGHT 64         /* descriptors that a peer sends although nobody asked: taken in order to be closed */
+#define FDS_CAUGHT 64 /* descriptors that a peer sends although nobody asked: taken in order to be closed */
 
 static const struct timeval open_timeout = {.tv_sec = 5}; /* who connects says what he wants at once */
 
-/* ---- Life --------------------------------------------------------------------------------------------------------------------- */
+/* ---- Life
+ * ---------------------------------------------------------------------------------------------------------------------
+ */
 
 void connection_uncount(struct connection *c)
 {
@@ -68,7 +70,9 @@ static void connection_link(struct connections *cs, struct connection *c)
     cs->n++;
 }
 
-/* ---- Answers ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Answers
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static void connection_answer(struct connection *c, const int *fds, size_t n_fds)
 {
@@ -89,7 +93,8 @@ static void connection_answer(struct connection *c, const int *fds, size_t n_fds
         message.msg_control = control.bytes;
         message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
     }
-    if (sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) /* one request, one answer: who does not read is cut off */
+    if (sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) <
+        0) /* one request, one answer: who does not read is cut off */
         connection_hung_up(c);
 }
 
@@ -114,7 +119,8 @@ static void request_finish(struct arena *a, struct connection *c)
     mainqueue_post(manager_mainqueue(a->manager), &c->post, request_done);
 }
 
-/* ---- Requests that the worker serves --------------------------------------------------------------------------------------------- */
+/* ---- Requests that the worker serves
+ * --------------------------------------------------------------------------------------------- */
 
 /* Again and again until a lane is free: a few grace periods at most, as dead ones are buried. */
 static void lane_get_job(struct job *job, struct arena *a)
@@ -128,7 +134,8 @@ static void lane_get_job(struct job *job, struct arena *a)
         return;
     }
     if (r == -EMFILE)
-        (void)reply_words(&c->reply, r, "all %u lanes are in use, as many as lanes-max allows", c->client->n_lanes);
+        (void)reply_words(&c->reply, r, "all %u lanes are in use, as many as lanes-max allows",
+                          c->client->n_lanes);
     else if (r < 0)
         (void)reply_words(&c->reply, r, "no lane: %s", strerror(-r));
     request_finish(a, c);
@@ -160,7 +167,8 @@ static void lane_put_done(struct main_post *post)
 static void lane_put_job(struct job *job, struct arena *a)
 {
     struct connection *c = container_of(job, struct connection, job);
-    struct client_lane *cl = c->request.lane < c->client->n_lanes ? client_lane_at(c->client, c->request.lane) : NULL;
+    struct client_lane *cl =
+        c->request.lane < c->client->n_lanes ? client_lane_at(c->client, c->request.lane) : NULL;
 
     if (cl && cl->life == LANE_LIVE && cl->lane.shared->generation == c->request.generation)
         arena_doom_lane(a, cl);
@@ -181,7 +189,9 @@ static void root_job(struct job *job, struct arena *a)
     request_finish(a, c);
 }
 
-/* ---- Requests ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- Requests
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
 static void serve_open(struct connection *c)
 {
@@ -231,7 +241,8 @@ static void serve_root(struct connection *c)
         serve_in_worker(c, root_job);
         return;
     }
-    (void)reply_words(&c->reply, -EINVAL, "bad root name: 1..%d of A-Z a-z 0-9 . _ - are right", ABI_NAME_MAX);
+    (void)reply_words(&c->reply, -EINVAL, "bad root name: 1..%d of A-Z a-z 0-9 . _ - are right",
+                      ABI_NAME_MAX);
     connection_answer(c, NULL, 0);
 }
 
@@ -268,9 +279,12 @@ static bool connection_serve(struct connection *c)
     }
 }
 
-/* ---- Receiving ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- Receiving
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
-/* Closes every descriptor that came along. True: only credentials came, and they are those of who connected. */
+/* Closes every descriptor that came along. True: only credentials came, and they are those of who connected.
+ */
 static bool ancillary_is_good(const struct connection *c, struct msghdr *message)
 {
     bool good = false;
@@ -302,8 +316,10 @@ static int connection_receive(struct connection *c)
         char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int) * FDS_CAUGHT)];
     } control;
     struct iovec iov = {.iov_base = &c->request, .iov_len = sizeof(c->request)};
-    struct msghdr message = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
     ssize_t n = recvmsg(c->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     bool good;
 
@@ -322,8 +338,9 @@ static void connection_refuse(struct connection *c)
     uint32_t held;
 
     if (log_rate_pass(&c->owner->refused_rate, now_usec(), 10000000, 3, &held))
-        log_warning("pid %d (uid %u) sent something that is no request; connection closed (%u more held back)",
-                    (int)c->identity.pid, (unsigned)c->identity.uid, held);
+        log_warning(
+            "pid %d (uid %u) sent something that is no request; connection closed (%u more held back)",
+            (int)c->identity.pid, (unsigned)c->identity.uid, held);
     connection_hung_up(c);
 }
 
@@ -392,7 +409,9 @@ static void accept_event(evutil_socket_t fd, short what, void *userdata)
     }
 }
 
-/* ---- All of them --------------------------------------------------------------------------------------------------------------------- */
+/* ---- All of them
+ * ---------------------------------------------------------------------------------------------------------------------
+ */
 
 int connections_new(struct manager *m, struct connections **ret)
 {

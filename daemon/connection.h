@@ -2,11 +2,12 @@
 /*
  * Connections of clients: attach, lanes, roots, and how we learn that a process is gone. Main thread.
  *
- *   accepted --OPEN--> attached --EOF--> hung up (until no lane has a live owner) --> leaving --lanes free--> gone
+ *   accepted --OPEN--> attached --EOF--> hung up (until no lane has a live owner) --> leaving --lanes free-->
+ * gone
  *                               --pidfd readable--------------------------------> leaving
  *
- * The protocol (abi.h): one fixed request, one fixed reply, one at a time; the next is not read before the last is
- * answered. Anything else, a descriptor among it, ends the connection.
+ * The protocol (abi.h): one fixed request, one fixed reply, one at a time; the next is not read before the
+ * last is answered. Anything else, a descriptor among it, ends the connection.
  */
 #ifndef RECLAIMD_CONNECTION_H
 #define RECLAIMD_CONNECTION_H

@@ -13,8 +13,8 @@
 /* Is the slot in a section that began before number k? */
 static bool slot_delays(const struct client *c, uint32_t lane, uint64_t k)
 {
-    /* Acquire: what the reader did in the section is done before the slot says so; pairs with reclaim_read_unlock() and
-       reclaim_read_lock(). */
+    /* Acquire: what the reader did in the section is done before the slot says so; pairs with
+       reclaim_read_unlock() and reclaim_read_lock(). */
     uint64_t v = load_acquire(&client_slot(c, lane)->word);
 
     return v != 0 && v >> 16 < k;
@@ -38,7 +38,8 @@ static bool straggler_add(struct gp *gp, struct client *c, uint32_t lane)
 
 static void client_scan(struct gp *gp, struct client *c, uint64_t k)
 {
-    /* Acquire, and after the membarrier: a lane is marked before its attach is answered; pairs with arena_give_lane(). */
+    /* Acquire, and after the membarrier: a lane is marked before its attach is answered; pairs with
+     * arena_give_lane(). */
     uint32_t marks = load_acquire(&c->n_marked);
 
     if (load_acquire(&c->dead)) /* nobody runs in it; pairs with client_died() */
@@ -66,7 +67,8 @@ void grace_scan(struct arena *a, uint64_t k)
     (void)pthread_mutex_unlock(&a->clients_lock);
 }
 
-/* The thread is gone although its slot is not zero. ask_kernel: also look whether such a thread still exists. */
+/* The thread is gone although its slot is not zero. ask_kernel: also look whether such a thread still exists.
+ */
 static bool straggler_is_gone(struct arena *a, const struct straggler *s, bool ask_kernel)
 {
     struct client_lane *cl = client_lane_at(s->client, s->lane);
@@ -85,7 +87,8 @@ static bool straggler_is_gone(struct arena *a, const struct straggler *s, bool a
     tid = load_relaxed(&cl->lane.shared->owner[0]) & OWNER_TID_MASK; /* hostile: only a number to look up */
     if (tid == 0 || client_has_thread(s->client, tid))
         return false;
-    store_release(&cl->lost, 1); /* a thread that changed its number by exec; pairs with arena_look_at_lanes() */
+    store_release(&cl->lost,
+                  1); /* a thread that changed its number by exec; pairs with arena_look_at_lanes() */
     arena_kick_lanes(a);
     return true;
 }

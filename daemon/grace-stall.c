@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Readers that hold up a grace period for stall-timeout: told at that time, at three times it, then ever more seldom. */
+/* Readers that hold up a grace period for stall-timeout: told at that time, at three times it, then ever more
+ * seldom. */
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -13,8 +14,8 @@
 static void stall_kill(struct arena *a, const struct client *c)
 {
     if (syscall(SYS_pidfd_send_signal, c->pidfd, SIGKILL, NULL, 0) == 0)
-        log_warning("arena %s: killed client %llu (pid %d), as stall-action says", a->name, (unsigned long long)c->id,
-                    (int)c->pid);
+        log_warning("arena %s: killed client %llu (pid %d), as stall-action says", a->name,
+                    (unsigned long long)c->id, (int)c->pid);
     else
         log_error("arena %s: stall-action = kill, but client %llu (pid %d) cannot be killed: %m", a->name,
                   (unsigned long long)c->id, (int)c->pid);
@@ -30,12 +31,13 @@ static void stall_report(struct arena *a, const struct arena_parameters *p, uint
         const struct client *c = gp->stragglers[i].client;
         const struct client_lane *cl = client_lane_at(c, gp->stragglers[i].lane);
 
-        log_warning("arena %s: client %llu (pid %d, tid %u, uid %u, %s) holds up grace period %llu for %llu ms; "
-                    "%llu objects (%llu bytes) wait",
-                    a->name, (unsigned long long)c->id, (int)c->pid,
-                    cl ? load_relaxed(&cl->lane.shared->owner[0]) & 0x3fffffffu : 0, (unsigned)c->uid, c->comm,
-                    (unsigned long long)gp->started, (unsigned long long)((now - gp->begun_usec) / 1000),
-                    (unsigned long long)f.pending_objects, (unsigned long long)f.pending_bytes);
+        log_warning(
+            "arena %s: client %llu (pid %d, tid %u, uid %u, %s) holds up grace period %llu for %llu ms; "
+            "%llu objects (%llu bytes) wait",
+            a->name, (unsigned long long)c->id, (int)c->pid,
+            cl ? load_relaxed(&cl->lane.shared->owner[0]) & 0x3fffffffu : 0, (unsigned)c->uid, c->comm,
+            (unsigned long long)gp->started, (unsigned long long)((now - gp->begun_usec) / 1000),
+            (unsigned long long)f.pending_objects, (unsigned long long)f.pending_bytes);
         if (p->stall_action == STALL_ACTION_KILL)
             stall_kill(a, c);
     }
@@ -46,7 +48,8 @@ void grace_stall(struct arena *a, const struct arena_parameters *p, uint64_t now
     struct gp *gp = &a->gp;
     uint64_t waited = now - gp->begun_usec;
 
-    if (gp->n_stragglers > 0) { /* for display: whoever was found first has been in a section since before this one began */
+    if (gp->n_stragglers >
+        0) { /* for display: whoever was found first has been in a section since before this one began */
         store_relaxed(&gp->oldest_client, gp->stragglers[0].client->id);
         store_relaxed(&gp->oldest_lane, gp->stragglers[0].lane);
         store_relaxed(&gp->oldest_since_usec, gp->begun_usec);
@@ -54,12 +57,12 @@ void grace_stall(struct arena *a, const struct arena_parameters *p, uint64_t now
     if (p->stall_timeout_usec == PARAMETER_OFF || waited < p->stall_timeout_usec || now < gp->stall_usec)
         return;
     stall_report(a, p, now);
-    gp->n_stalls++;
+    store_relaxed(&gp->n_stalls, gp->n_stalls + 1); /* read for display */
     gp->stall_usec = gp->begun_usec + waited * 3;
 }
 
 void grace_stall_ended(struct arena *a, uint64_t now)
 {
-    log_notice("arena %s: grace period %llu is over after %llu ms", a->name, (unsigned long long)a->gp.started,
-               (unsigned long long)((now - a->gp.begun_usec) / 1000));
+    log_notice("arena %s: grace period %llu is over after %llu ms", a->name,
+               (unsigned long long)a->gp.started, (unsigned long long)((now - a->gp.begun_usec) / 1000));
 }

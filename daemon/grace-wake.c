@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SYNC: who wakes those whose grace period is over. Lists: curr (came since the last start), wait (detached at the start),
- * done (the local list here). A list is detached whole and walked by one thread, and its successor pointer is read before
- * a waiter is completed: no segment is reused while anybody walks it (spin: tests/model/sync.pml).
+ * SYNC: who wakes those whose grace period is over. Lists: curr (came since the last start), wait (detached
+ * at the start), done (the local list here). A list is detached whole and walked by one thread, and its
+ * successor pointer is read before a waiter is completed: no segment is reused while anybody walks it (spin:
+ * tests/model/sync.pml).
  */
 #include "basic/macro.h"
 #include "basic/ordering.h"
@@ -10,7 +11,8 @@
 
 static void waiter_done(struct gp_waiter *w)
 {
-    (void)fetch_sub_relaxed(&w->gp->n_in_flight, 1); /* before done(): that may free it. A figure and a threshold */
+    (void)fetch_sub_relaxed(&w->gp->n_in_flight,
+                            1); /* before done(): that may free it. A figure and a threshold */
     w->done(w);
 }
 
@@ -35,7 +37,7 @@ static bool wake_from_gp(struct gp *gp, const struct arena_parameters *p)
 
 struct waker {
     struct grace *grace;
-    bool direct;     /* from this thread, as far as n_direct reaches */
+    bool direct; /* from this thread, as far as n_direct reaches */
     uint64_t n_direct;
     uint64_t n_fifo;
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The clients' eventfds. They are watched edge-triggered and never read, so no client can make us block on one (it could
- * clear O_NONBLOCK); each write of it is one event. Who rings more often than any honest client is muted for a moment.
+ * The clients' eventfds. They are watched edge-triggered and never read, so no client can make us block on
+ * one (it could clear O_NONBLOCK); each write of it is one event. Who rings more often than any honest client
+ * is muted for a moment.
  */
 #include <errno.h>
 #include <sys/epoll.h>
@@ -14,7 +15,8 @@
 #include "ticket.h"
 
 #define BELL_WINDOW_USEC 100000u
-#define BELLS_PER_WINDOW_MAX 10000u /* a hundred thousand a second: more than honest lanes do when all of them wait */
+#define BELLS_PER_WINDOW_MAX                                                                                 \
+    10000u /* a hundred thousand a second: more than honest lanes do when all of them wait */
 #define MUTE_USEC 10000u
 
 static int watch_match(struct cds_lfht_node *node, const void *key)
@@ -153,7 +155,8 @@ void grace_handle_bell(struct grace *g, uint64_t client_id, uint64_t now)
 
 void grace_look_at(struct grace *g, struct client *c)
 {
-    if (exchange_acq_rel(&c->look_queued, 1)) /* whoever queued it: it is looked at after that; pairs with the store below */
+    if (exchange_acq_rel(&c->look_queued,
+                         1)) /* whoever queued it: it is looked at after that; pairs with the store below */
         return;
     client_ref(c);
     cds_wfcq_node_init(&c->look_node);

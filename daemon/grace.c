@@ -21,7 +21,7 @@
 #include "log.h"
 
 #define EVENTS_A_TURN 64
-#define SPIN_CHECKS 32        /* short sections end within a few hundred nanoseconds */
+#define SPIN_CHECKS 32 /* short sections end within a few hundred nanoseconds */
 #define MEMBARRIER_RETRY_USEC 1000
 
 static uint64_t n_membarriers;
@@ -52,7 +52,8 @@ void grace_membarrier(void)
 {
     bool told = false;
 
-    full_fence(); /* our side; pairs with the fence or the membarrier that interrupts reclaim_read_lock() and lane_ring() */
+    full_fence(); /* our side; pairs with the fence or the membarrier that interrupts reclaim_read_lock() and
+                     lane_ring() */
     if (!membarrier_usable)
         return; /* readers fence themselves */
     (void)fetch_add_relaxed(&n_membarriers, 1);
@@ -143,7 +144,8 @@ void grace_synchronize(struct grace *g, struct arena *a, struct gp_waiter *w)
     cds_wfs_node_init(&w->node);
     (void)pthread_mutex_lock(&a->gp.lock);
     wake = gp_need(g, a, a->gp.started + 1, w->expedited, false);
-    (void)cds_wfs_push(&a->gp.curr, &w->node); /* the next start detaches it, and nothing earlier serves it (G2) */
+    (void)cds_wfs_push(&a->gp.curr,
+                       &w->node); /* the next start detaches it, and nothing earlier serves it (G2) */
     (void)pthread_mutex_unlock(&a->gp.lock);
     if (wake)
         grace_wake_thread(g);
@@ -158,7 +160,8 @@ void grace_wait_cookie(struct grace *g, struct arena *a, struct gp_waiter *w, ui
     (void)fetch_add_relaxed(&gp->n_in_flight, 1);
     (void)pthread_mutex_lock(&gp->lock);
     w->cookie = MIN(cookie, gp->started + 1);
-    (void)gp_need(g, a, w->cookie, w->expedited, false); /* listed anyway: one that has expired is completed at the next turn */
+    (void)gp_need(g, a, w->cookie, w->expedited,
+                  false); /* listed anyway: one that has expired is completed at the next turn */
     (void)pthread_mutex_unlock(&gp->lock);
     w->next = gp->cookie_waiters;
     gp->cookie_waiters = w;
@@ -182,7 +185,8 @@ static uint64_t grace_start(struct arena *a, uint64_t now)
     (void)pthread_mutex_unlock(&gp->lock);
     gp->active = true;
     gp->begun_usec = now;
-    gp->stall_usec = gp->n_stalls = 0;
+    gp->stall_usec = 0;
+    store_relaxed(&gp->n_stalls, 0); /* read for display */
     gp->threads_usec = now + 100000;
     return k;
 }
@@ -206,7 +210,8 @@ static void grace_complete(struct grace *g, struct arena *a, const struct arena_
     gp->notify = gp->needed > gp->completed && notify;
     (void)pthread_mutex_unlock(&gp->lock);
     RECLAIM_TEST_POINT("grace-state-completed");
-    /* Release: the scan's acquires come before; pairs with the acquire in reclaim_gp_poll() and in arena_completed(). */
+    /* Release: the scan's acquires come before; pairs with the acquire in reclaim_gp_poll() and in
+     * arena_completed(). */
     store_release(&a->domain->completed, gp->completed);
     RECLAIM_TEST_POINT("grace-completed");
     grace_wake_waiters(g, a, p);

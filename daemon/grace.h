@@ -3,20 +3,21 @@
  * Grace periods of all arenas: one thread, one number line an arena.
  *
  *   grace_request() / grace_synchronize()          any thread: a number is wanted
- *   grace_start()     under the arena's mutex: waiters detached, then k = ++started; one membarrier for all that start
- *   grace_scan()      only now the list of clients, their marks, every slot: who is in a section older than k?
- *   grace_check()     until none of these is
- *   grace_complete()  completed = k, waiters are woken, the arena's worker is kicked
+ *   grace_start()     under the arena's mutex: waiters detached, then k = ++started; one membarrier for all
+ * that start grace_scan()      only now the list of clients, their marks, every slot: who is in a section
+ * older than k? grace_check()     until none of these is grace_complete()  completed = k, waiters are woken,
+ * the arena's worker is kicked
  *
  * Guarantees (spin: tests/model/gp.pml, sync.pml)
  *  G1 A cookie taken by grace_take_cookie() expires only after every section that began before it has ended.
  *  G2 Nothing that arrives after started = k is served by k.
  *  G3 A grace period never completes without its membarrier: a failing one is tried again.
  *  G4 Numbers never go back, and completed <= started.
- *  G5 A dead process's or thread's slot does not delay (its pidfd or owner word says so), a live one's always does.
- *  G6 Without requests the thread does not run.
+ *  G5 A dead process's or thread's slot does not delay (its pidfd or owner word says so), a live one's always
+ * does. G6 Without requests the thread does not run.
  *
- * The thread also reads the clients' eventfds: a bell is handed to the arena's worker, a ticket is served right here.
+ * The thread also reads the clients' eventfds: a bell is handed to the arena's worker, a ticket is served
+ * right here.
  */
 #ifndef RECLAIMD_GRACE_H
 #define RECLAIMD_GRACE_H
@@ -33,7 +34,8 @@ struct client;
 struct grace;
 struct reclaimer;
 
-/* Somebody who waits for a grace period. Embedded; done() is called once, by the grace-period thread or a worker. */
+/* Somebody who waits for a grace period. Embedded; done() is called once, by the grace-period thread or a
+ * worker. */
 struct gp_waiter {
     struct cds_wfs_node node;
     struct gp_waiter *next;   /* on the list of those who wait for a cookie; the grace-period thread's */
@@ -41,7 +43,7 @@ struct gp_waiter {
     struct gp *gp;            /* where it is counted */
     uint64_t cookie;          /* gp_wait: that number; else unused */
     bool expedited;
-    int error;                /* for done(): 0, or -ESHUTDOWN: no grace period is over */
+    int error; /* for done(): 0, or -ESHUTDOWN: no grace period is over */
     void (*done)(struct gp_waiter *w);
 };
 
@@ -55,11 +57,11 @@ struct straggler {
 struct gp {
     pthread_mutex_t lock; /* started, needed, notify, flags; taken by those who ask, for a few instructions */
     uint64_t started, completed; /* mirrors of the domain's; completed is the thread's */
-    uint64_t needed;      /* newest number that anybody asked for */
-    uint64_t expedite;    /* up to this number somebody asked not to sleep between checks */
-    bool listed;          /* on the thread's list of arenas to serve */
-    bool notify;          /* kick the worker at completion */
-    struct arena *next;   /* that list */
+    uint64_t needed;             /* newest number that anybody asked for */
+    uint64_t expedite;           /* up to this number somebody asked not to sleep between checks */
+    bool listed;                 /* on the thread's list of arenas to serve */
+    bool notify;                 /* kick the worker at completion */
+    struct arena *next;          /* that list */
 
     /* lock-free: waiters who came since the last start */
     struct __cds_wfs_stack curr;
@@ -68,15 +70,15 @@ struct gp {
     /* the thread's own */
     bool active;
     struct arena *next_active;
-    struct cds_wfs_head *wait;         /* detached at the start of the grace period under way */
-    struct gp_waiter *cookie_waiters;  /* any order */
+    struct cds_wfs_head *wait;        /* detached at the start of the grace period under way */
+    struct gp_waiter *cookie_waiters; /* any order */
     struct straggler *stragglers;
     uint32_t n_stragglers, n_room;
-    bool rescan;                       /* no memory to remember stragglers: look at all again */
-    uint64_t begun_usec, check_usec;   /* when it began; when to look again */
-    uint64_t stall_usec, n_stalls;     /* when to report next; reports of this grace period */
-    uint64_t threads_usec;             /* when to ask next whether the threads are still there */
-    bool flooded;                      /* wake-from-gp = auto has fallen back to no */
+    bool rescan;                     /* no memory to remember stragglers: look at all again */
+    uint64_t begun_usec, check_usec; /* when it began; when to look again */
+    uint64_t stall_usec, n_stalls;   /* when to report next; reports of this grace period */
+    uint64_t threads_usec;           /* when to ask next whether the threads are still there */
+    bool flooded;                    /* wake-from-gp = auto has fallen back to no */
 
     /* figures: the thread adds, anybody reads */
     uint64_t last_usec, max_usec, n_synchronizes;
@@ -110,7 +112,8 @@ void grace_request(struct grace *g, struct arena *a, uint64_t cookie, bool exped
 /* Any thread: w->done() after a grace period that begins from now on. */
 void grace_synchronize(struct grace *g, struct arena *a, struct gp_waiter *w);
 
-/* The grace-period thread: w->done() once completed >= cookie, which is cut to what may exist: started + 1. */
+/* The grace-period thread: w->done() once completed >= cookie, which is cut to what may exist: started + 1.
+ */
 void grace_wait_cookie(struct grace *g, struct arena *a, struct gp_waiter *w, uint64_t cookie);
 
 /* Any thread: have the tickets of this client looked at. */

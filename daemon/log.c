@@ -14,7 +14,8 @@
 static int log_max_level = LOG_INFO;
 static bool log_to_journal;
 
-/* JOURNAL_STREAM names the device and inode of the stream that the service manager connected to the journal. */
+/* JOURNAL_STREAM names the device and inode of the stream that the service manager connected to the journal.
+ */
 static bool stderr_is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -47,7 +48,8 @@ void log_message(int level, const char *format, ...)
         (void)fprintf(stderr, "reclaimd: %s\n", line);
 }
 
-bool log_rate_pass(struct log_rate *rate, uint64_t now_usec, uint64_t interval_usec, uint32_t burst, uint32_t *ret_held)
+bool log_rate_pass(struct log_rate *rate, uint64_t now_usec, uint64_t interval_usec, uint32_t burst,
+                   uint32_t *ret_held)
 {
     if (rate->begun_usec == 0 || now_usec - rate->begun_usec >= interval_usec) {
         *ret_held = rate->n_held;

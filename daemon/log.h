@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages for whoever runs the daemon: to the journal when it is our stderr, else to stderr. One layer logs each failure. */
+/* Messages for whoever runs the daemon: to the journal when it is our stderr, else to stderr. One layer logs
+ * each failure. */
 #ifndef RECLAIMD_LOG_H
 #define RECLAIMD_LOG_H
 
@@ -22,14 +23,15 @@ void log_message(int level, const char *format, ...) _printf_(2, 3);
 #define log_debug(...) log_message(LOG_DEBUG, __VA_ARGS__)
 
 /*
- * At most `burst` messages in `interval_usec`; how many were held back is returned with the first that passes again.
- * Embedded in what is spoken of; one thread uses it.
+ * At most `burst` messages in `interval_usec`; how many were held back is returned with the first that passes
+ * again. Embedded in what is spoken of; one thread uses it.
  */
 struct log_rate {
     uint64_t begun_usec;
     uint32_t n_passed, n_held;
 };
 
-bool log_rate_pass(struct log_rate *rate, uint64_t now_usec, uint64_t interval_usec, uint32_t burst, uint32_t *ret_held);
+bool log_rate_pass(struct log_rate *rate, uint64_t now_usec, uint64_t interval_usec, uint32_t burst,
+                   uint32_t *ret_held);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What other threads ask the main thread to do: a queue that its event loop empties. Never blocks the one who posts. */
+/* What other threads ask the main thread to do: a queue that its event loop empties. Never blocks the one who
+ * posts. */
 #ifndef RECLAIMD_MAINQUEUE_H
 #define RECLAIMD_MAINQUEUE_H
 

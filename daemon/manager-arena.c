@@ -42,7 +42,8 @@ void manager_update_users(struct manager *m)
     uint64_t limit = parameter_share_bytes(m->parameters.user_bytes_max, m->memory_bytes);
 
     for (struct user *u = m->users; u; u = u->next)
-        store_relaxed(&u->limit_bytes, u->uid == 0 ? UINT64_MAX : limit); /* the next page backed goes by it */
+        store_relaxed(&u->limit_bytes,
+                      u->uid == 0 ? UINT64_MAX : limit); /* the next page backed goes by it */
 }
 
 static int check_size(struct manager *m, uint64_t bytes, struct error_line *why)
@@ -60,21 +61,22 @@ static int check_size(struct manager *m, uint64_t bytes, struct error_line *why)
     return error_line_set(why, -ENOSPC, "an arena of %s is more than arena-size-max = %s allows", text, most);
 }
 
-static int check_limits(struct manager *m, const struct arena_request *request, const struct user *user, uid_t asked_by,
-                        struct error_line *why)
+static int check_limits(struct manager *m, const struct arena_request *request, const struct user *user,
+                        uid_t asked_by, struct error_line *why)
 {
     if (!arena_name_is_valid(request->name))
-        return error_line_set(why, -EINVAL, "bad arena name: 1..%d of A-Z a-z 0-9 . _ - are right", ABI_NAME_MAX);
+        return error_line_set(why, -EINVAL, "bad arena name: 1..%d of A-Z a-z 0-9 . _ - are right",
+                              ABI_NAME_MAX);
     if (manager_arena_find(m, request->name))
         return error_line_set(why, -EEXIST, "arena %s is there already", request->name);
     if (asked_by != 0 && user->n_arenas >= m->parameters.arenas_per_user_max)
-        return error_line_set(why, -EMFILE, "uid %u has %u arenas, as many as arenas-per-user-max allows", (unsigned)asked_by,
-                              user->n_arenas);
+        return error_line_set(why, -EMFILE, "uid %u has %u arenas, as many as arenas-per-user-max allows",
+                              (unsigned)asked_by, user->n_arenas);
     return check_size(m, request->bytes, why);
 }
 
-int manager_arena_create(struct manager *m, const struct arena_request *request, uid_t asked_by, struct arena **ret,
-                         struct error_line *why)
+int manager_arena_create(struct manager *m, const struct arena_request *request, uid_t asked_by,
+                         struct arena **ret, struct error_line *why)
 {
     struct user *user = user_find_or_make(m, request->owner);
     struct arena_request rounded = *request;
@@ -91,15 +93,16 @@ int manager_arena_create(struct manager *m, const struct arena_request *request,
     parameters_effective_arena(m->settings->store, request->name, &p);
     r = arena_new(m, &rounded, &p, user, &a);
     if (r == -EEXIST || r == -EFBIG)
-        return error_line_set(why, -ENOSPC, "no room for %llu bytes in the address window", (unsigned long long)rounded.bytes);
+        return error_line_set(why, -ENOSPC, "no room for %llu bytes in the address window",
+                              (unsigned long long)rounded.bytes);
     if (r < 0)
         return error_line_set(why, r, "cannot make arena %s: %s", request->name, strerror(-r));
     user->n_arenas++;
     while (*end)
         end = &(*end)->next_arena;
     *end = a;
-    log_info("arena %s: made, %llu bytes at %p, uid %u, mode %04o", a->name, (unsigned long long)a->bytes, a->base,
-             (unsigned)a->owner, (unsigned)a->mode);
+    log_info("arena %s: made, %llu bytes at %p, uid %u, mode %04o", a->name, (unsigned long long)a->bytes,
+             a->base, (unsigned)a->owner, (unsigned)a->mode);
     if (ret)
         *ret = a;
     return 0;

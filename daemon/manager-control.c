@@ -19,7 +19,8 @@
 #include "manager-internal.h"
 #include "process-figures.h"
 
-_Static_assert((int)CONTROL_DRAIN_DEATH == (int)DRAIN_DEATH && (int)_CONTROL_DRAIN_MAX == (int)DRAIN_CAUSE_MAX,
+_Static_assert((int)CONTROL_DRAIN_DEATH == (int)DRAIN_DEATH &&
+                   (int)_CONTROL_DRAIN_MAX == (int)DRAIN_CAUSE_MAX,
                "drain causes are the engine's, in its order");
 
 static gid_t op_admin_gid(void *userdata)
@@ -27,7 +28,9 @@ static gid_t op_admin_gid(void *userdata)
     return ((struct manager *)userdata)->admin_gid;
 }
 
-/* ---- Status -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Status
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 static int op_status(void *userdata, struct control_status *ret)
 {
@@ -41,7 +44,9 @@ static int op_status(void *userdata, struct control_status *ret)
         n_arenas++;
     *ret = (struct control_status){
         .version = RECLAIMD_VERSION,
-        .state = m->stopping ? "stopping" : fence ? "degraded" : "running",
+        .state = m->stopping ? "stopping"
+                 : fence     ? "degraded"
+                             : "running",
         .pid = getpid(),
         .uid = geteuid(),
         .started_usec = m->started_usec,
@@ -58,17 +63,21 @@ static int op_status(void *userdata, struct control_status *ret)
     return 0;
 }
 
-/* ---- Arenas -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Arenas
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 /* What lies in magazines, and who reads: looked at under the arena's lock, so between two passes. */
 static void count_lane(const struct client_lane *cl, struct control_figures *f)
 {
     for (uint32_t classes = cl->lane.used; classes; classes &= classes - 1) {
         unsigned c = (unsigned)__builtin_ctz(classes);
-        uint32_t head = cl->lane.state->magazine_head[c], i = head - (ABI_MAGAZINE_WORDS - lane_magazine_room(&cl->lane, c));
+        uint32_t head = cl->lane.state->magazine_head[c],
+                 i = head - (ABI_MAGAZINE_WORDS - lane_magazine_room(&cl->lane, c));
 
         for (; i != head; i++) {
-            uint64_t n = (uint64_t)__builtin_popcountll(cl->lane.state->shadow[c][i % ABI_MAGAZINE_WORDS] & UINT32_MAX);
+            uint64_t n = (uint64_t)__builtin_popcountll(cl->lane.state->shadow[c][i % ABI_MAGAZINE_WORDS] &
+                                                        UINT32_MAX);
 
             f->cached_objects += n;
             f->cached_bytes += n * abi_class_bytes(c);
@@ -122,7 +131,8 @@ static void arena_control_figures(struct arena *a, struct control_figures *ret)
     };
     memcpy(ret->n_drains, f.n_drains, sizeof(f.n_drains));
     count_lanes(a, ret);
-    ret->in_use_objects = f.heap.out_objects - MIN(f.heap.out_objects, f.pending_objects + ret->cached_objects);
+    ret->in_use_objects =
+        f.heap.out_objects - MIN(f.heap.out_objects, f.pending_objects + ret->cached_objects);
     ret->in_use_bytes = f.heap.out_bytes - MIN(f.heap.out_bytes, f.pending_bytes + ret->cached_bytes);
 }
 
@@ -153,7 +163,8 @@ static void arena_oldest_reader(struct manager *m, struct arena *a, struct contr
 {
     uint64_t id = load_relaxed(&a->gp.oldest_client);
     struct client *c = id ? client_by_id(m, id) : NULL;
-    struct client_lane *cl = c ? client_lane_at(c, (uint32_t)load_relaxed(&a->gp.oldest_lane) % c->n_lanes) : NULL;
+    struct client_lane *cl =
+        c ? client_lane_at(c, (uint32_t)load_relaxed(&a->gp.oldest_lane) % c->n_lanes) : NULL;
 
     *ret = (struct control_reader){0};
     if (!cl)
@@ -179,7 +190,10 @@ static int visit_arena(struct manager *m, struct arena *a, control_arena_fn visi
 
     arena_control_figures(a, &info.figures);
     arena_oldest_reader(m, a, &info.oldest_reader);
-    info.state = a->domain->readers_must_fence ? "degraded" : info.oldest_reader.found ? "stalled" : "ready";
+    info.state = a->domain->readers_must_fence ? "degraded"
+                 : info.oldest_reader.found && load_relaxed(&a->gp.n_stalls) > 0
+                     ? "stalled" /* reported, so past stall-timeout */
+                     : "ready";
     return visit(data, &info);
 }
 
@@ -196,7 +210,9 @@ static int op_arenas(void *userdata, const char *name, control_arena_fn visit, v
     return r;
 }
 
-/* ---- Clients ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Clients
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static const char *client_state(const struct client *c)
 {
@@ -264,7 +280,9 @@ static int op_clients(void *userdata, const char *arena, uint64_t id, control_cl
     return r == 0 && id != 0 && v.n == 0 ? -ESRCH : r;
 }
 
-/* ---- Parameters ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Parameters
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static int op_parameters(void *userdata, const char *arena, control_parameter_fn visit, void *data)
 {
@@ -302,8 +320,8 @@ static int visit_changes(const struct parameter_changes *changes, control_change
         const struct parameter_change *c = &changes->items[i];
 
         if (strcmp(c->before, c->after) != 0)
-            log_info("%s%s%s: %s -> %s", c->arena[0] ? c->arena : "", c->arena[0] ? ": " : "", c->parameter->name, c->before,
-                     c->after);
+            log_info("%s%s%s: %s -> %s", c->arena[0] ? c->arena : "", c->arena[0] ? ": " : "",
+                     c->parameter->name, c->before, c->after);
         r = visit(data, &(struct control_change){
                             .name = c->parameter->name,
                             .arena = c->arena[0] ? c->arena : NULL,
@@ -315,8 +333,8 @@ static int visit_changes(const struct parameter_changes *changes, control_change
     return r;
 }
 
-static int op_set(void *userdata, const char *arena, const struct control_assignment *assignments, size_t n, bool dry_run,
-                  control_change_fn visit, void *data, struct error_line *why)
+static int op_set(void *userdata, const char *arena, const struct control_assignment *assignments, size_t n,
+                  bool dry_run, control_change_fn visit, void *data, struct error_line *why)
 {
     struct manager *m = userdata;
     _cleanup_free_ struct parameter_assignment *copy = NULL;
@@ -364,9 +382,12 @@ static int op_reload(void *userdata, control_change_fn visit, void *data, struct
     return manager_reload(userdata, visit, data, why);
 }
 
-/* ---- Deeds ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Deeds
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
-static int op_arena_create(void *userdata, const struct control_arena_request *request, struct error_line *why)
+static int op_arena_create(void *userdata, const struct control_arena_request *request,
+                           struct error_line *why)
 {
     struct arena_request r = {
         .name = request->name,
@@ -390,7 +411,8 @@ static int op_arena_remove(void *userdata, const char *arena, bool force, struct
         return -ENOENT;
     n = load_relaxed(&a->n_clients); /* main adds; a worker's late removal is harmless */
     if (n > 0 && !force)
-        return error_line_set(why, -EBUSY, "arena %s has %u clients; list-clients shows them, --force cuts them off", arena, n);
+        return error_line_set(
+            why, -EBUSY, "arena %s has %u clients; list-clients shows them, --force cuts them off", arena, n);
     manager_arena_remove(m, a);
     return 0;
 }
@@ -417,8 +439,8 @@ static void operate_done(struct operation *op)
     operation_free(op);
 }
 
-static int op_operate(void *userdata, enum control_operation operation, const char *arena, control_done_fn done, void *done_data,
-                      struct error_line *why)
+static int op_operate(void *userdata, enum control_operation operation, const char *arena,
+                      control_done_fn done, void *done_data, struct error_line *why)
 {
     struct arena *a = manager_arena_find(userdata, arena);
     struct operate *o;
@@ -444,8 +466,8 @@ static int op_client_evict(void *userdata, uint64_t id, bool kill, struct error_
 
     if (!c)
         return -ESRCH;
-    log_notice("arena %s: client %" PRIu64 " (pid %d, uid %u, %s) is evicted%s", c->arena->name, id, (int)c->pid,
-               (unsigned)c->uid, c->comm, kill ? " and killed" : "");
+    log_notice("arena %s: client %" PRIu64 " (pid %d, uid %u, %s) is evicted%s", c->arena->name, id,
+               (int)c->pid, (unsigned)c->uid, c->comm, kill ? " and killed" : "");
     connections_evict(m->connections, c);
     if (kill && syscall(SYS_pidfd_send_signal, c->pidfd, SIGKILL, NULL, 0) < 0)
         return error_line_set(why, -errno, "evicted, but its process cannot be killed: %s", strerror(errno));

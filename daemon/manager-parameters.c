@@ -44,7 +44,8 @@ int manager_make_configured_arenas(struct manager *m)
             .bytes = arenas->items[i].size_bytes,
             .owner = geteuid(),
             .group = getegid(),
-            .mode = 0666, /* made by whoever runs the service, for its users: a private one is made by its owner */
+            .mode = 0666, /* made by whoever runs the service, for its users: a private one is made by its
+                             owner */
         };
         int r;
 
@@ -66,13 +67,14 @@ static int visit_changes(const struct parameter_changes *changes, control_change
     for (size_t i = 0; i < changes->n && r == 0; i++) {
         const struct parameter_change *c = &changes->items[i];
 
-        r = visit ? visit(data, &(struct control_change){
-                                    .name = c->parameter->name,
-                                    .arena = c->arena[0] ? c->arena : NULL,
-                                    .old_value = c->before,
-                                    .new_value = c->after,
-                                    .kept = c->kept,
-                                })
+        r = visit ? visit(data,
+                          &(struct control_change){
+                              .name = c->parameter->name,
+                              .arena = c->arena[0] ? c->arena : NULL,
+                              .old_value = c->before,
+                              .new_value = c->after,
+                              .kept = c->kept,
+                          })
                   : 0;
     }
     return r;
@@ -86,7 +88,8 @@ int manager_reload(struct manager *m, control_change_fn visit, void *data, struc
 
     if (r < 0) {
         (void)error_line_set(why, -EINVAL, "%s%s", errors.n > 0 ? errors.lines[0] : strerror(-r),
-                             errors.n + errors.n_more > 1 ? " (and more; reclaimd --check-config lists all)" : "");
+                             errors.n + errors.n_more > 1 ? " (and more; reclaimd --check-config lists all)"
+                                                          : "");
         log_error("reload failed, nothing changed: %s", why->text);
         config_errors_deinit(&errors);
         return -EINVAL;

@@ -19,7 +19,8 @@
 #include "manager-internal.h"
 #include "memory.h"
 
-#define WORKERS_MOST 4u /* a nanosecond an object: more arenas than that seldom need the processor at once */
+#define WORKERS_MOST 4u /* a nanosecond an object: more arenas than that seldom need the processor at once   \
+                         */
 
 struct reclaimer *manager_reclaimer(struct manager *m)
 {
@@ -61,7 +62,9 @@ uint64_t manager_purge_threshold(struct manager *m)
     return purge_threshold_auto(m->n_cpus);
 }
 
-/* ---- Events -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Events
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 static void end_event(evutil_socket_t signal_number, short what, void *userdata)
 {
@@ -113,12 +116,15 @@ static int manager_start_watchdog(struct manager *m)
 
     if (sd_watchdog_enabled(false, &usec) <= 0)
         return 0;
-    half = (struct timeval){.tv_sec = (time_t)(usec / 2 / 1000000), .tv_usec = (suseconds_t)(usec / 2 % 1000000)};
+    half = (struct timeval){.tv_sec = (time_t)(usec / 2 / 1000000),
+                            .tv_usec = (suseconds_t)(usec / 2 % 1000000)};
     m->watchdog = event_new(m->base, -1, EV_PERSIST, watchdog_event, m);
     return m->watchdog && event_add(m->watchdog, &half) == 0 ? 0 : -ENOMEM;
 }
 
-/* ---- Life ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- Life
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
 static int manager_start_threads(struct manager *m)
 {

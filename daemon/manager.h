@@ -15,7 +15,8 @@
 struct event_base;
 struct manager;
 
-/* Takes over options and settings (they stay the caller's to deinit, after manager_free()). Errors are logged. */
+/* Takes over options and settings (they stay the caller's to deinit, after manager_free()). Errors are
+ * logged. */
 int manager_new(const struct options *options, struct settings *settings, struct manager **ret);
 
 /* Serves until a signal ends it. */
@@ -34,8 +35,8 @@ struct event_base *manager_event_base(struct manager *m);
 struct arena *manager_arena_find(struct manager *m, const char *name);
 
 /* Every limit is checked here and named in words. asked_by: whose limits count, unless root. */
-int manager_arena_create(struct manager *m, const struct arena_request *request, uid_t asked_by, struct arena **ret,
-                         struct error_line *why);
+int manager_arena_create(struct manager *m, const struct arena_request *request, uid_t asked_by,
+                         struct arena **ret, struct error_line *why);
 
 /* Off the table; its clients are told (-ESHUTDOWN); freed when the last reference is gone. */
 void manager_arena_remove(struct manager *m, struct arena *a);

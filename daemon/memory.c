@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Headroom; see memory.h. Files are read again every few milliseconds at most, or when much was taken since. */
+/* Headroom; see memory.h. Files are read again every few milliseconds at most, or when much was taken since.
+ */
 #include "memory.h"
 
 #include <errno.h>
@@ -14,8 +15,8 @@
 #include "basic/macro.h"
 #include "clock.h"
 
-#define FRESH_USEC 20000u      /* a reading serves so long .. */
-#define FRESH_SHARE 16u        /* .. or until this part of it was taken */
+#define FRESH_USEC 20000u /* a reading serves so long .. */
+#define FRESH_SHARE 16u   /* .. or until this part of it was taken */
 #define UNLIMITED UINT64_MAX
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Is there memory left to back pages with? To allocate past a control group's limit kills whoever does it, so headroom
- * is asked for first: MemAvailable less memory-reserve, and what is left below memory.max and memory.high of every control
- * group that we are in.
+ * Is there memory left to back pages with? To allocate past a control group's limit kills whoever does it, so
+ * headroom is asked for first: MemAvailable less memory-reserve, and what is left below memory.max and
+ * memory.high of every control group that we are in.
  */
 #ifndef RECLAIMD_MEMORY_H
 #define RECLAIMD_MEMORY_H

@@ -26,7 +26,8 @@ void process_figures_read(struct process_figures *ret)
     struct dirent *entry;
     char path[300];
 
-    *ret = (struct process_figures){.rss_bytes = status_number("/proc/self/status", "VmRSS: %" SCNu64) * 1024};
+    *ret =
+        (struct process_figures){.rss_bytes = status_number("/proc/self/status", "VmRSS: %" SCNu64) * 1024};
     while (tasks && (entry = readdir(tasks))) {
         (void)snprintf(path, sizeof(path), "/proc/self/task/%s/status", entry->d_name);
         if (entry->d_name[0] != '.')

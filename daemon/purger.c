@@ -28,11 +28,12 @@ static void work_punch(const struct purge_work *work)
     for (unsigned i = 0; i < work->n_holes; i++) {
         const struct heap_hole *hole = &work->holes[i];
 
-        while (fallocate(work->arena->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)hole->offset,
-                         (off_t)hole->bytes) < 0) {
+        while (fallocate(work->arena->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                         (off_t)hole->offset, (off_t)hole->bytes) < 0) {
             if (errno == EINTR)
                 continue;
-            log_error("arena %s: cannot give %llu bytes back: %m", work->arena->name, (unsigned long long)hole->bytes);
+            log_error("arena %s: cannot give %llu bytes back: %m", work->arena->name,
+                      (unsigned long long)hole->bytes);
             break;
         }
     }

@@ -12,7 +12,8 @@ struct purger;
 
 #define PURGE_HOLES 64u
 
-/* Holes of one arena, marked PURGING by its worker (heap_purge_begin()). The arena gets it back by arena_purge_done(). */
+/* Holes of one arena, marked PURGING by its worker (heap_purge_begin()). The arena gets it back by
+ * arena_purge_done(). */
 struct purge_work {
     struct purge_work *next;
     struct arena *arena; /* a reference */

@@ -21,8 +21,9 @@ struct reclaimer {
     unsigned n_removers;
     struct runnable *first, **last;
     struct runnable armed; /* list head; few arenas, so it is not sorted */
-    uint64_t kept_usec;    /* an idle worker waits until then; the others without a time, unless theirs is nearer */
-    bool callbacks_busy;   /* one worker at a time runs the FIFO */
+    uint64_t
+        kept_usec; /* an idle worker waits until then; the others without a time, unless theirs is nearer */
+    bool callbacks_busy; /* one worker at a time runs the FIFO */
     bool stop;
     unsigned n_workers, n_idle;
     pthread_t threads[WORKERS_MAX];
@@ -91,7 +92,8 @@ void reclaimer_kick_callbacks(struct reclaimer *r)
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-void reclaimer_push_direct(struct reclaimer *r, struct callback *callback, void (*run)(struct callback *callback))
+void reclaimer_push_direct(struct reclaimer *r, struct callback *callback,
+                           void (*run)(struct callback *callback))
 {
     callbacks_push(&r->direct, callback, run);
     reclaimer_kick_callbacks(r);
@@ -165,7 +167,8 @@ static void run_first(struct reclaimer *r)
 /* Sleeps until there is work. Who has the nearest deadline waits for it, and looks after all others. */
 static void worker_wait(struct reclaimer *r, uint64_t nearest)
 {
-    struct timespec until = {.tv_sec = (time_t)(nearest / 1000000u), .tv_nsec = (long)(nearest % 1000000u) * 1000};
+    struct timespec until = {.tv_sec = (time_t)(nearest / 1000000u),
+                             .tv_nsec = (long)(nearest % 1000000u) * 1000};
 
     r->n_idle++;
     if (nearest < r->kept_usec) {

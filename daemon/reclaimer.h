@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reclaimer: a few worker threads and what they take turns at: arenas that want a look, the callback FIFO, and waiters
- * whom the grace-period thread leaves to them.
+ * Reclaimer: a few worker threads and what they take turns at: arenas that want a look, the callback FIFO,
+ * and waiters whom the grace-period thread leaves to them.
  *
  *   IDLE --kick--> QUEUED --a worker--> RUNNING --done--> IDLE (armed when it named a deadline)
  *                                       RUNNING --kick--> AGAIN --done--> QUEUED
@@ -9,8 +9,8 @@
  * Guarantees
  *  R1 At most one worker runs an arena at a time, and two runs of it are ordered by the lock.
  *  R2 A kick is never lost: a run that begins after it follows.
- *  R3 Arenas run in the order in which they were queued; one that wants to go on goes to the end. None starves another.
- *  R4 With nothing queued and nothing armed no worker wakes up.
+ *  R3 Arenas run in the order in which they were queued; one that wants to go on goes to the end. None
+ * starves another. R4 With nothing queued and nothing armed no worker wakes up.
  */
 #ifndef RECLAIMD_RECLAIMER_H
 #define RECLAIMD_RECLAIMER_H
@@ -32,11 +32,12 @@ enum runnable_state {
 #define RUN_NEVER UINT64_MAX
 #define RUN_AGAIN 0u /* go to the end of the queue at once */
 
-/* Embedded in an arena. run() returns when to run next: RUN_AGAIN, a time of the monotonic clock, or RUN_NEVER. */
+/* Embedded in an arena. run() returns when to run next: RUN_AGAIN, a time of the monotonic clock, or
+ * RUN_NEVER. */
 struct runnable {
-    struct runnable *next;          /* queue */
+    struct runnable *next; /* queue */
     struct runnable *armed_prev, *armed_next;
-    uint64_t deadline_usec;         /* RUN_NEVER: not armed */
+    uint64_t deadline_usec; /* RUN_NEVER: not armed */
     enum runnable_state state;
     uint64_t (*run)(struct runnable *r);
 };
@@ -60,8 +61,10 @@ void reclaimer_remove(struct reclaimer *r, struct runnable *runnable);
 /* Any thread: the callback FIFO has something. */
 void reclaimer_kick_callbacks(struct reclaimer *r);
 
-/* Any thread: work that goes ahead of the callback FIFO (waiters that the grace-period thread leaves to a worker). */
-void reclaimer_push_direct(struct reclaimer *r, struct callback *callback, void (*run)(struct callback *callback));
+/* Any thread: work that goes ahead of the callback FIFO (waiters that the grace-period thread leaves to a
+ * worker). */
+void reclaimer_push_direct(struct reclaimer *r, struct callback *callback,
+                           void (*run)(struct callback *callback));
 
 void reclaimer_set_callback_limit(struct reclaimer *r, uint64_t limit);
 

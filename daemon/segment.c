@@ -83,7 +83,8 @@ void segment_unmap(void *address, uint64_t bytes)
 static int address_draw(uint64_t bytes, void **ret)
 {
     bool wide = bytes > ABI_WINDOW_BYTES_MAX;
-    uint64_t start = wide ? ABI_WIDE_WINDOW_START : ABI_WINDOW_START, end = wide ? ABI_WIDE_WINDOW_END : ABI_WINDOW_END;
+    uint64_t start = wide ? ABI_WIDE_WINDOW_START : ABI_WINDOW_START,
+             end = wide ? ABI_WIDE_WINDOW_END : ABI_WINDOW_END;
     uint64_t random;
 
     if (bytes > end - start)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared memory segments: memfds that nobody can shrink, grow, execute or unseal, mode 0600. So no peer can make us fault
- * by truncating what it was given; a hole that it punches reads as zeros, which is hostile input like any other.
+ * Shared memory segments: memfds that nobody can shrink, grow, execute or unseal, mode 0600. So no peer can
+ * make us fault by truncating what it was given; a hole that it punches reads as zeros, which is hostile
+ * input like any other.
  */
 #ifndef RECLAIMD_SEGMENT_H
 #define RECLAIMD_SEGMENT_H
@@ -12,7 +13,8 @@
 
 #include "basic/macro.h"
 
-/* Makes one. name: for /proc/PID/maps. Falls back one flag at a time on old kernels, then verifies the seals. */
+/* Makes one. name: for /proc/PID/maps. Falls back one flag at a time on old kernels, then verifies the seals.
+ */
 int segment_new(const char *name, uint64_t bytes, int *ret_fd) _must_check_;
 
 /* A second, read-only descriptor of the same memory, for those who may only look. */
@@ -23,7 +25,8 @@ int segment_map(int fd, uint64_t bytes, void *at, bool writable, void **ret) _mu
 
 void segment_unmap(void *address, uint64_t bytes);
 
-/* Reserves nothing, but draws a random address of the window where so many bytes are free in this process, and maps there. */
+/* Reserves nothing, but draws a random address of the window where so many bytes are free in this process,
+ * and maps there. */
 int segment_map_arena(int fd, uint64_t bytes, void **ret) _must_check_;
 
 /* Memory behind it, in bytes: what the kernel says. */

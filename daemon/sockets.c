@@ -23,7 +23,8 @@ static struct sockaddr_un address_of(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-    (void)strncpy(address.sun_path, path, sizeof(address.sun_path) - 1); /* its length was checked with the paths */
+    (void)strncpy(address.sun_path, path,
+                  sizeof(address.sun_path) - 1); /* its length was checked with the paths */
     return address;
 }
 
@@ -72,7 +73,8 @@ static int directory_lock(struct sockets *s, struct error_line *why)
     if (s->lock_fd < 0)
         return error_line_set(why, -errno, "cannot open %s: %s", s->paths.directory, strerror(errno));
     if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0)
-        return error_line_set(why, -EADDRINUSE, "another reclaimd runs in %s; stop it or choose --runtime-directory",
+        return error_line_set(why, -EADDRINUSE,
+                              "another reclaimd runs in %s; stop it or choose --runtime-directory",
                               s->paths.directory);
     return 0;
 }
@@ -105,9 +107,11 @@ static int sockets_inherit(struct sockets *s, struct error_line *why)
     for (int i = 0; i < n; i++) {
         int fd = SD_LISTEN_FDS_START + i;
 
-        if (strcmp(names[i], "control") == 0 && s->control_fd < 0 && sd_is_socket(fd, AF_UNIX, SOCK_STREAM, 1) > 0)
+        if (strcmp(names[i], "control") == 0 && s->control_fd < 0 &&
+            sd_is_socket(fd, AF_UNIX, SOCK_STREAM, 1) > 0)
             s->control_fd = fd;
-        else if (strcmp(names[i], "client") == 0 && s->client_fd < 0 && sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) > 0)
+        else if (strcmp(names[i], "client") == 0 && s->client_fd < 0 &&
+                 sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) > 0)
             s->client_fd = fd;
         else
             (void)fd_close(fd);
@@ -116,10 +120,11 @@ static int sockets_inherit(struct sockets *s, struct error_line *why)
     if (n <= 0)
         return n;
     if (s->control_fd < 0 || s->client_fd < 0)
-        return error_line_set(why, -EINVAL,
-                              "the service manager gave %d sockets, but not both `control` (stream) and `client` (seqpacket); "
-                              "start reclaimd-control.socket and reclaimd-client.socket",
-                              n);
+        return error_line_set(
+            why, -EINVAL,
+            "the service manager gave %d sockets, but not both `control` (stream) and `client` (seqpacket); "
+            "start reclaimd-control.socket and reclaimd-client.socket",
+            n);
     return 1;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two listening sockets: from the service manager (LISTEN_FDNAMES client and control), or made in the runtime
- * directory, which is locked for the daemon's life so that a second one there is refused in words. A stale socket is
- * replaced, a live one is not.
+ * The two listening sockets: from the service manager (LISTEN_FDNAMES client and control), or made in the
+ * runtime directory, which is locked for the daemon's life so that a second one there is refused in words. A
+ * stale socket is replaced, a live one is not.
  */
 #ifndef RECLAIMD_SOCKETS_H
 #define RECLAIMD_SOCKETS_H

@@ -28,12 +28,14 @@ void ticket_complete(struct ticket *t, int error)
 
     store_relaxed(&shared->ticket_error, error); /* published by ticket_done */
     RECLAIM_TEST_POINT("ticket-error");
-    /* Release: what the grace period or the barrier covered is done before; pairs with the acquire in ticket_wait(). */
+    /* Release: what the grace period or the barrier covered is done before; pairs with the acquire in
+     * ticket_wait(). */
     store_release(&shared->ticket_done, sequence);
     RECLAIM_TEST_POINT("ticket-done");
     store_release(&t->state, TICKET_IDLE); /* pairs with ticket_look(): it may be served anew */
-    full_fence();                          /* between these stores and both loads below; pairs with ticket_wait()'s */
-    if (load_relaxed(&shared->ticket_waiting)) /* stale is harmless: the client looks again after setting it */
+    full_fence(); /* between these stores and both loads below; pairs with ticket_wait()'s */
+    if (load_relaxed(
+            &shared->ticket_waiting)) /* stale is harmless: the client looks again after setting it */
         (void)syscall(SYS_futex, &shared->ticket_done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     if (ticket_sequence(load_relaxed(&shared->ticket)) != sequence) /* asked again meanwhile */
         grace_look_at(manager_grace(c->manager), c);

@@ -9,9 +9,9 @@
 struct user {
     struct user *next;
     uid_t uid;
-    uint32_t n_arenas;      /* main thread */
-    uint64_t backed_bytes;  /* any thread */
-    uint64_t limit_bytes;   /* user-bytes-max; main writes, workers read */
+    uint32_t n_arenas;     /* main thread */
+    uint64_t backed_bytes; /* any thread */
+    uint64_t limit_bytes;  /* user-bytes-max; main writes, workers read */
 };
 
 #endif

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one description of what the daemon and its clients share: the words in memory and the messages at attach.
+ * The one description of what the daemon and its clients share: the words in memory and the messages at
+ * attach.
  *
  * Rules that hold for every word here
- *  W1 It has one writer, named beside it: "daemon" or "client" (the owner word of a lane is also the kernel's).
- *  W2 Client-written and daemon-written words never share a cache line.
- *  W3 What the client writes is hostile: the daemon loads it once into a local, checks bounds, then the truth, then acts.
- *  W4 Nothing in shared memory is an address: blocks, indices and masks only.
- *  W5 A minor version only appends in reserved room; all else is a new major version, and other majors are refused.
+ *  W1 It has one writer, named beside it: "daemon" or "client" (the owner word of a lane is also the
+ * kernel's). W2 Client-written and daemon-written words never share a cache line. W3 What the client writes
+ * is hostile: the daemon loads it once into a local, checks bounds, then the truth, then acts. W4 Nothing in
+ * shared memory is an address: blocks, indices and masks only. W5 A minor version only appends in reserved
+ * room; all else is a new major version, and other majors are refused.
  *
- * Segments (all sealed memfds): domain (one an arena, clients map it read-only), channel (one a client, that client and
- * the daemon), arena (the objects, nothing else). The daemon's own truth is in a fourth that no client ever maps.
+ * Segments (all sealed memfds): domain (one an arena, clients map it read-only), channel (one a client, that
+ * client and the daemon), arena (the objects, nothing else). The daemon's own truth is in a fourth that no
+ * client ever maps.
  */
 #ifndef RECLAIM_ABI_H
 #define RECLAIM_ABI_H
@@ -24,12 +26,13 @@
 #define ABI_MAGIC_CHANNEL 0x3168636c636572ffull /* "\xffreclch1" */
 #define ABI_MAGIC_MESSAGE 0x6d6c6372u           /* "rclm" */
 
-/* ---- Geometry ------------------------------------------------------------------------------------------------------ */
+/* ---- Geometry
+ * ------------------------------------------------------------------------------------------------------ */
 
-#define ABI_GRANULE_BYTES 16u    /* every object starts on one */
-#define ABI_BLOCK_BYTES 512u     /* 32 granules: what one record or truth word speaks of */
-#define ABI_PAGE_BYTES 4096u     /* extents are whole pages */
-#define ABI_CHUNK_BYTES 65536u   /* a span is one chunk; small extents share one, large ones take several */
+#define ABI_GRANULE_BYTES 16u  /* every object starts on one */
+#define ABI_BLOCK_BYTES 512u   /* 32 granules: what one record or truth word speaks of */
+#define ABI_PAGE_BYTES 4096u   /* extents are whole pages */
+#define ABI_CHUNK_BYTES 65536u /* a span is one chunk; small extents share one, large ones take several */
 #define ABI_BLOCKS_PER_CHUNK (ABI_CHUNK_BYTES / ABI_BLOCK_BYTES)
 #define ABI_BLOCKS_PER_PAGE (ABI_PAGE_BYTES / ABI_BLOCK_BYTES)
 #define ABI_PAGES_PER_CHUNK (ABI_CHUNK_BYTES / ABI_PAGE_BYTES)
@@ -42,8 +45,8 @@
 #define ABI_FIRST_BLOCK ABI_BLOCKS_PER_CHUNK
 
 /*
- * A record, a magazine word and `cur` are one word: block << 32 | mask, a bit for each granule where an object starts.
- * So up to 32 neighbours travel, and are checked and freed, together.
+ * A record, a magazine word and `cur` are one word: block << 32 | mask, a bit for each granule where an
+ * object starts. So up to 32 neighbours travel, and are checked and freed, together.
  */
 static inline uint64_t abi_word(uint32_t block, uint32_t mask)
 {
@@ -61,7 +64,8 @@ static inline uint32_t abi_word_mask(uint64_t word)
 }
 
 /*
- * Size classes: 16..128 by 16, then four a doubling up to 3584. Larger objects are extents: whole pages, aligned to them.
+ * Size classes: 16..128 by 16, then four a doubling up to 3584. Larger objects are extents: whole pages,
+ * aligned to them.
  */
 #define ABI_CLASS_EXTENT 27u /* the pseudo class of extents */
 #define ABI_CLASSES 28u
@@ -88,12 +92,14 @@ static inline uint32_t abi_class_bytes(unsigned class_index)
     return (5u + (step & 3u)) << (5u + (step >> 2)); /* 160, 192, 224, 256, 320, .. */
 }
 
-/* ---- Domain: read by all clients of an arena, written by the daemon ------------------------------------------------- */
+/* ---- Domain: read by all clients of an arena, written by the daemon
+ * ------------------------------------------------- */
 
 enum abi_sleeps {
     ABI_AWAKE = 0,  /* the daemon will look by itself soon */
     ABI_ASLEEP = 1, /* it looks when somebody rings: each lane's first defer since `want` moved does */
-    ABI_DOZING = 2, /* it looks when its drain timer is due; ring only for a flood, a low magazine, an extent, a wait */
+    ABI_DOZING = 2, /* it looks when its drain timer is due; ring only for a flood, a low magazine, an extent,
+                       a wait */
 };
 
 struct abi_domain {
@@ -104,26 +110,32 @@ struct abi_domain {
     uint64_t base;        /* where the arena is mapped in every process */
     uint64_t arena_bytes; /* a multiple of the chunk */
     uint32_t page_bytes;
-    uint32_t readers_must_fence; /* the daemon cannot call membarrier; fixed before the first attach is answered */
+    uint32_t
+        readers_must_fence; /* the daemon cannot call membarrier; fixed before the first attach is answered */
     uint8_t reserved0[ABI_CACHE_LINE - 48];
 
-    /* The newest grace period begun. Daemon: store-release in grace_start(); pairs with reclaim_read_lock(). */
+    /* The newest grace period begun. Daemon: store-release in grace_start(); pairs with reclaim_read_lock().
+     */
     uint64_t started __attribute__((aligned(ABI_CACHE_LINE)));
     /* The newest one over. Daemon: store-release in grace_complete(); pairs with reclaim_gp_poll(). */
     uint64_t completed __attribute__((aligned(ABI_CACHE_LINE)));
     /* enum abi_sleeps. Daemon: before its membarrier, then it looks again; pairs with lane_ring(). */
     uint32_t sleeps __attribute__((aligned(ABI_CACHE_LINE)));
-    uint32_t flood_objects; /* a lane that queued so many rings although the daemon dozes; follows the parameter */
-    uint32_t extent_block;  /* no block below is an extent's: a record at or above rings although the daemon dozes */
+    uint32_t
+        flood_objects; /* a lane that queued so many rings although the daemon dozes; follows the parameter */
+    uint32_t extent_block; /* no block below is an extent's: a record at or above rings although the daemon
+                              dozes */
     uint32_t reserved1[13];
 };
 
-/* ---- Channel: one client and the daemon ------------------------------------------------------------------------------ */
+/* ---- Channel: one client and the daemon
+ * ------------------------------------------------------------------------------ */
 
 #define ABI_RING_RECORDS 2048u   /* a lane's ring; a power of two */
 #define ABI_MAGAZINE_WORDS 1024u /* a lane's magazine of one class; a power of two */
 
-/* One thread's reader slot, alone on its line. Client: read_lock/unlock; the daemon clears it once the owner is gone. */
+/* One thread's reader slot, alone on its line. Client: read_lock/unlock; the daemon clears it once the owner
+ * is gone. */
 struct abi_slot {
     uint64_t word;
     uint8_t reserved[ABI_CACHE_LINE - 8];
@@ -137,14 +149,17 @@ struct abi_take {
 };
 
 /*
- * `ask`: what a lane that cannot go on needs. sequence << 48 | flags << 40 | class << 32 | pages (extents only).
- * The daemon answers in `answer`: sequence << 48 | errno (0: the magazine of that class has something now).
+ * `ask`: what a lane that cannot go on needs. sequence << 48 | flags << 40 | class << 32 | pages (extents
+ * only). The daemon answers in `answer`: sequence << 48 | errno (0: the magazine of that class has something
+ * now).
  */
-#define ABI_ASK_IN_SECTION 1u /* the thread is in a read section: never wait for a grace period on its behalf */
+#define ABI_ASK_IN_SECTION                                                                                   \
+    1u /* the thread is in a read section: never wait for a grace period on its behalf */
 
 static inline uint64_t abi_ask(uint16_t sequence, unsigned flags, unsigned class_index, uint32_t pages)
 {
-    return (uint64_t)sequence << 48 | (uint64_t)(flags & 0xff) << 40 | (uint64_t)(class_index & 0xff) << 32 | pages;
+    return (uint64_t)sequence << 48 | (uint64_t)(flags & 0xff) << 40 | (uint64_t)(class_index & 0xff) << 32 |
+           pages;
 }
 
 enum abi_ticket_kind {
@@ -159,35 +174,39 @@ enum abi_ticket_kind {
 /*
  * A lane, from free to free (who moves it):
  *
- *   FREE --LANE_GET (daemon: generation + 1, magazines empty)--> GIVEN --thread locks `owner`, phase = generation--> LIVE
- *   LIVE --LANE_PUT, or owner word says dead or unlocked--> BURYING (daemon: collects the ring, returns cur and magazines
- *   as pending) --one grace period--> FREE
+ *   FREE --LANE_GET (daemon: generation + 1, magazines empty)--> GIVEN --thread locks `owner`, phase =
+ * generation--> LIVE LIVE --LANE_PUT, or owner word says dead or unlocked--> BURYING (daemon: collects the
+ * ring, returns cur and magazines as pending) --one grace period--> FREE
  */
 struct abi_lane {
     /* -- client's line -- */
-    uint32_t head;  /* records ever begun; store-release after the record; pairs with lane_collect() */
-    uint32_t bell;  /* the last `want` that this lane rang for; pairs with arena_sleep() */
-    uint32_t phase; /* = generation once `owner` is locked; pairs with lane_is_dead() */
-    uint32_t waiting;        /* this thread waits on `wake`; full fence after it; pairs with lane_wake() */
-    uint64_t ask;            /* see above */
+    uint32_t head;    /* records ever begun; store-release after the record; pairs with lane_collect() */
+    uint32_t bell;    /* the last `want` that this lane rang for; pairs with arena_sleep() */
+    uint32_t phase;   /* = generation once `owner` is locked; pairs with lane_is_dead() */
+    uint32_t waiting; /* this thread waits on `wake`; full fence after it; pairs with lane_wake() */
+    uint64_t ask;     /* see above */
     uint64_t ticket_cookie;  /* for GP_WAIT; written before ticket */
     uint64_t ticket;         /* sequence << 32 | enum abi_ticket_kind; store-release, then the eventfd */
-    uint32_t ticket_waiting; /* this thread waits on ticket_done; full fence after it; pairs with ticket_complete() */
+    uint32_t ticket_waiting; /* this thread waits on ticket_done; full fence after it; pairs with
+                                ticket_complete() */
     uint32_t reserved0[5];
 
     /* -- daemon's line -- */
-    uint32_t tail __attribute__((aligned(ABI_CACHE_LINE))); /* never passes the open (last) record; release; pairs with reclaim_defer_free() */
-    uint32_t want;       /* ring when it differs from bell; pairs with lane_ring() */
-    uint32_t wake;       /* futex: + 1 whenever `waiting` was seen set after progress; pairs with lane_wait() */
+    uint32_t tail __attribute__((aligned(
+        ABI_CACHE_LINE))); /* never passes the open (last) record; release; pairs with reclaim_defer_free() */
+    uint32_t want;         /* ring when it differs from bell; pairs with lane_ring() */
+    uint32_t wake; /* futex: + 1 whenever `waiting` was seen set after progress; pairs with lane_wait() */
     uint32_t generation; /* + 1 each time the lane is given */
     uint64_t answer;     /* see ask; release; pairs with lane_wait() */
     uint32_t over_limit; /* client-pending-max is reached: a full ring now waits for a grace period */
     uint32_t evicted;    /* no more allocations and frees: -ESHUTDOWN */
-    uint32_t ticket_done; /* futex: sequence of the last ticket completed; release; pairs with ticket_wait() */
+    uint32_t
+        ticket_done; /* futex: sequence of the last ticket completed; release; pairs with ticket_wait() */
     int32_t ticket_error; /* 0 or negative errno; written before ticket_done */
     uint32_t reserved1[6];
 
-    /* -- kernel's and client's: a process-shared robust pthread_mutex_t held for the thread's life; word 0 is its futex -- */
+    /* -- kernel's and client's: a process-shared robust pthread_mutex_t held for the thread's life; word 0 is
+     * its futex -- */
     uint32_t owner[16] __attribute__((aligned(ABI_CACHE_LINE)));
 
     /* -- client's -- */
@@ -197,11 +216,13 @@ struct abi_lane {
     uint32_t magazine_head[ABI_CLASSES] __attribute__((aligned(ABI_CACHE_LINE)));
     uint32_t reserved2[32 - ABI_CLASSES];
 
-    uint64_t ring[ABI_RING_RECORDS] __attribute__((aligned(ABI_CACHE_LINE)));                      /* client's */
-    uint64_t magazine[ABI_CLASSES][ABI_MAGAZINE_WORDS] __attribute__((aligned(ABI_PAGE_BYTES))); /* daemon's */
+    uint64_t ring[ABI_RING_RECORDS] __attribute__((aligned(ABI_CACHE_LINE))); /* client's */
+    uint64_t magazine[ABI_CLASSES][ABI_MAGAZINE_WORDS]
+        __attribute__((aligned(ABI_PAGE_BYTES))); /* daemon's */
 };
 
-/* The channel begins with this page, written by the daemon before the client maps it; then slots, then lanes. */
+/* The channel begins with this page, written by the daemon before the client maps it; then slots, then lanes.
+ */
 struct abi_channel {
     uint64_t magic;
     uint32_t major;
@@ -217,14 +238,14 @@ struct abi_channel {
 
 /* The same sum on both sides, or no attach: sizes and places of what is shared. */
 #define ABI_MIX(h, v) (((h) ^ (uint64_t)(v)) * 0x100000001b3ull)
-#define ABI_FINGERPRINT                                                                                                \
-    ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(0xcbf29ce484222325ull, ABI_MAJOR),                  \
-                                                            sizeof(struct abi_domain)),                               \
-                                                    offsetof(struct abi_domain, sleeps)),                             \
-                                            sizeof(struct abi_lane)),                                                 \
-                                    offsetof(struct abi_lane, owner)),                                                \
-                            offsetof(struct abi_lane, take)),                                                         \
-                    offsetof(struct abi_lane, ring)),                                                                 \
+#define ABI_FINGERPRINT                                                                                      \
+    ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(0xcbf29ce484222325ull, ABI_MAJOR),       \
+                                                            sizeof(struct abi_domain)),                      \
+                                                    offsetof(struct abi_domain, sleeps)),                    \
+                                            sizeof(struct abi_lane)),                                        \
+                                    offsetof(struct abi_lane, owner)),                                       \
+                            offsetof(struct abi_lane, take)),                                                \
+                    offsetof(struct abi_lane, ring)),                                                        \
             ABI_CLASSES << 16 | ABI_BLOCK_BYTES)
 
 _Static_assert(sizeof(struct abi_slot) == ABI_CACHE_LINE, "a slot is a line");
@@ -239,10 +260,12 @@ _Static_assert(offsetof(struct abi_lane, magazine_head) == 640, "lane layout");
 _Static_assert(offsetof(struct abi_lane, ring) == 768, "lane layout");
 _Static_assert(sizeof(struct abi_lane) % ABI_PAGE_BYTES == 0, "lanes keep page alignment");
 
-/* ---- Messages: fixed structs on a SOCK_SEQPACKET connection, one connection an attachment ----------------------------- */
+/* ---- Messages: fixed structs on a SOCK_SEQPACKET connection, one connection an attachment
+ * ----------------------------- */
 
 enum abi_op {
-    ABI_OP_OPEN = 1, /* first, once. Reply carries 4 descriptors: domain (read-only), channel, arena, eventfd */
+    ABI_OP_OPEN =
+        1, /* first, once. Reply carries 4 descriptors: domain (read-only), channel, arena, eventfd */
     ABI_OP_LANE_GET, /* reply: lane, generation */
     ABI_OP_LANE_PUT, /* lane; slot already 0 and owner unlocked. No reply */
     ABI_OP_ROOT,     /* name; reply: offset of the word in the arena */
@@ -273,15 +296,16 @@ struct abi_request {
 };
 
 struct abi_stats {
-    uint64_t in_use_bytes, pending_objects, pending_bytes, lazy_bytes, backed_bytes, freed_objects, refused_records;
+    uint64_t in_use_bytes, pending_objects, pending_bytes, lazy_bytes, backed_bytes, freed_objects,
+        refused_records;
     uint64_t reserved[9];
 };
 
 struct abi_reply {
     uint32_t magic;
-    uint32_t op;       /* of the request */
-    int32_t error;     /* 0 or negative errno */
-    uint32_t lane;     /* LANE_GET */
+    uint32_t op;         /* of the request */
+    int32_t error;       /* 0 or negative errno */
+    uint32_t lane;       /* LANE_GET */
     uint32_t generation; /* LANE_GET */
     uint32_t reserved;
     uint64_t offset;        /* ROOT */
@@ -298,8 +322,8 @@ _Static_assert(sizeof(struct abi_request) == 104, "request layout");
 _Static_assert(sizeof(struct abi_reply) == 384, "reply layout");
 
 /*
- * Where arenas are mapped: the one window that plain, ASan, TSan, MSan and valgrind processes all leave free, and a
- * roomier one for arenas that do not fit. One pair a architecture.
+ * Where arenas are mapped: the one window that plain, ASan, TSan, MSan and valgrind processes all leave free,
+ * and a roomier one for arenas that do not fit. One pair a architecture.
  */
 #if defined(__x86_64__)
 #define ABI_WINDOW_START 0x550000000000ull
@@ -319,7 +343,8 @@ _Static_assert(sizeof(struct abi_reply) == 384, "reply layout");
 #endif
 #define ABI_WINDOW_BYTES_MAX (256ull << 30) /* larger arenas go to the wide window */
 
-/* Stores are multi-copy atomic here, so a cookie that a client takes itself may be started + 1; elsewhere + 2. */
+/* Stores are multi-copy atomic here, so a cookie that a client takes itself may be started + 1; elsewhere
+ * + 2. */
 #if defined(__x86_64__) || defined(__aarch64__) || (defined(__riscv) && __riscv_xlen == 64)
 #define ABI_CLIENT_COOKIE_AHEAD 1u
 #else

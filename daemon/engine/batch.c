@@ -31,7 +31,8 @@ struct batch *batch_begin(struct batches *b, struct pending *p, unsigned max)
     page_list_init(&batch->pages);
     page_list_splice(&batch->pages, &p->closed);
     p->n_objects = p->n_bytes = 0;
-    batch->cookie = container_of(batch->pages.last, struct bulk_page, next)->cookie; /* P2: the last is the newest */
+    batch->cookie =
+        container_of(batch->pages.last, struct bulk_page, next)->cookie; /* P2: the last is the newest */
     batch->number = ++b->n_begun;
     batch->stage = BATCH_WAITING;
     b->n_running++;
@@ -50,7 +51,8 @@ struct batch *batch_oldest(struct batches *b, enum batch_stage stage)
     return oldest;
 }
 
-unsigned batches_expire(struct batches *b, struct pending *p, struct heap *h, uint64_t completed, unsigned max_pages, void *zero_base)
+unsigned batches_expire(struct batches *b, struct pending *p, struct heap *h, uint64_t completed,
+                        unsigned max_pages, void *zero_base)
 {
     struct batch *batch;
     unsigned n = 0;
@@ -64,7 +66,8 @@ unsigned batches_expire(struct batches *b, struct pending *p, struct heap *h, ui
     return n;
 }
 
-uint64_t batch_expire_all(struct batches *b, struct batch *batch, struct pending *p, struct heap *h, void *zero_base)
+uint64_t batch_expire_all(struct batches *b, struct batch *batch, struct pending *p, struct heap *h,
+                          void *zero_base)
 {
     uint64_t n = batch->pages.n_objects;
     struct bulk_page *page;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Batches: what one drain took out of pending, waiting for its grace period. At most `batches` are in flight; what comes
- * meanwhile gathers in pending, so a slow grace period makes batches larger, not more.
+ * Batches: what one drain took out of pending, waiting for its grace period. At most `batches` are in flight;
+ * what comes meanwhile gathers in pending, so a slow grace period makes batches larger, not more.
  *
- * gp-wait = poll: each page goes as soon as its own cookie has expired. gp-wait = callback: the whole batch goes, by one
- * entry of the callback FIFO, once the newest cookie in it has expired.
+ * gp-wait = poll: each page goes as soon as its own cookie has expired. gp-wait = callback: the whole batch
+ * goes, by one entry of the callback FIFO, once the newest cookie in it has expired.
  */
 #ifndef RECLAIMD_ENGINE_BATCH_H
 #define RECLAIMD_ENGINE_BATCH_H
@@ -32,17 +32,21 @@ struct batches {
     uint64_t n_begun;
 };
 
-/* Takes all that is pending into a batch: closes the open pages first. NULL: max are running, or there is nothing. */
+/* Takes all that is pending into a batch: closes the open pages first. NULL: max are running, or there is
+ * nothing. */
 struct batch *batch_begin(struct batches *b, struct pending *p, unsigned max);
 
 /* The batch that has run longest among those of a stage, or NULL. */
 struct batch *batch_oldest(struct batches *b, enum batch_stage stage);
 
-/* Frees expired pages of all waiting batches, oldest first, at most max_pages. Returns how many; empty batches end. */
-unsigned batches_expire(struct batches *b, struct pending *p, struct heap *h, uint64_t completed, unsigned max_pages, void *zero_base);
+/* Frees expired pages of all waiting batches, oldest first, at most max_pages. Returns how many; empty
+ * batches end. */
+unsigned batches_expire(struct batches *b, struct pending *p, struct heap *h, uint64_t completed,
+                        unsigned max_pages, void *zero_base);
 
 /* Frees a whole batch whose cookie has expired, and ends it. Returns objects freed. */
-uint64_t batch_expire_all(struct batches *b, struct batch *batch, struct pending *p, struct heap *h, void *zero_base);
+uint64_t batch_expire_all(struct batches *b, struct batch *batch, struct pending *p, struct heap *h,
+                          void *zero_base);
 
 /* Whoever took pages out by itself says so afterwards. */
 void batch_end_if_empty(struct batches *b, struct batch *batch);

@@ -28,8 +28,8 @@ static uint32_t cursor_seen(uint64_t cursor)
     return (uint32_t)cursor;
 }
 
-void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, struct state_lane *state, uint32_t index,
-               struct account *account)
+void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, struct state_lane *state,
+               uint32_t index, struct account *account)
 {
     *l = (struct lane){.shared = shared, .slot = slot, .state = state, .account = account, .index = index};
     for (unsigned c = 0; c < ABI_CLASSES; c++)
@@ -39,7 +39,8 @@ void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, s
     state->returned = 0;
     memset(state->magazine_head, 0, sizeof(state->magazine_head));
     memset(shared->magazine_head, 0, sizeof(shared->magazine_head));
-    memset(shared->take, 0, sizeof(shared->take)); /* dead lanes are cleared by the daemon, before generation says so */
+    memset(shared->take, 0,
+           sizeof(shared->take)); /* dead lanes are cleared by the daemon, before generation says so */
     shared->head = shared->bell = shared->waiting = shared->ticket_waiting = shared->phase = 0;
     shared->ask = shared->ticket = shared->ticket_cookie = shared->answer = 0;
     memset(shared->owner, 0, sizeof(shared->owner));
@@ -62,7 +63,8 @@ static bool lane_backlog(const struct lane *l, uint32_t *ret)
 
 static uint64_t ring_record(const struct lane *l, uint32_t index)
 {
-    /* Acquire: the last store to an open record carries all that its owner did before; pairs with reclaim_defer_free(). */
+    /* Acquire: the last store to an open record carries all that its owner did before; pairs with
+     * reclaim_defer_free(). */
     return load_acquire(&l->shared->ring[index & RING_MASK]);
 }
 
@@ -78,8 +80,8 @@ bool lane_has_records(const struct lane *l)
 }
 
 /*
- * One record. The order matters at a crash: pending bits first (a bit already pending is consumed silently on replay),
- * then the cursor by one store; the tail last, in lane_collect().
+ * One record. The order matters at a crash: pending bits first (a bit already pending is consumed silently on
+ * replay), then the cursor by one store; the tail last, in lane_collect().
  */
 static inline int record_take(struct lane *l, struct intake *in, uint32_t index, bool last)
 {
@@ -97,7 +99,8 @@ static inline int record_take(struct lane *l, struct intake *in, uint32_t index,
     return r;
 }
 
-int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32_t max_records, struct lane_look *ret)
+int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32_t max_records,
+                 struct lane_look *ret)
 {
     uint32_t index = cursor_index(l->state->cursor), n;
     struct intake in;
@@ -111,7 +114,8 @@ int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32
     if (pending->starved)
         return -ENOBUFS;
     if (n > max_records)
-        n = max_records + 1; /* what is last in this turn is not the open record, but closing it later is as good */
+        n = max_records +
+            1; /* what is last in this turn is not the open record, but closing it later is as good */
     pending_intake_begin(&in, pending, h, l->account);
     for (uint32_t i = 0; i < n && r == 0; i++)
         r = record_take(l, &in, index + i, i + 1 == n);
@@ -119,7 +123,8 @@ int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32
     ret->n_records = cursor_index(l->state->cursor) - index;
     ret->n_objects = (uint32_t)in.n_accepted;
     if (ret->n_records > 0)
-        /* Release: the client may overwrite what we have read; pairs with the acquire in defer_wait_room(). */
+        /* Release: the client may overwrite what we have read; pairs with the acquire in defer_wait_room().
+         */
         store_release(&l->shared->tail, cursor_index(l->state->cursor));
     return r;
 }
@@ -134,7 +139,8 @@ uint32_t lane_magazine_room(const struct lane *l, unsigned class_index)
 
 static intent_t intent_make(uint32_t lane, unsigned class_index, unsigned n, uint32_t index)
 {
-    return 1ull << 63 | (uint64_t)lane << 40 | (uint64_t)class_index << 32 | (uint64_t)n << 16 | (index & 0xffff);
+    return 1ull << 63 | (uint64_t)lane << 40 | (uint64_t)class_index << 32 | (uint64_t)n << 16 |
+           (index & 0xffff);
 }
 
 uint32_t lane_intent_lane(intent_t intent)
@@ -143,7 +149,8 @@ uint32_t lane_intent_lane(intent_t intent)
 }
 
 /* What the intent commits to, from the shadow alone. Done again after a crash, it stores the same words. */
-static void refill_commit(struct lane *l, struct state *state, struct heap *h, unsigned class_index, uint32_t index, unsigned n)
+static void refill_commit(struct lane *l, struct state *state, struct heap *h, unsigned class_index,
+                          uint32_t index, unsigned n)
 {
     uint64_t *shadow = l->state->shadow[class_index], *magazine = l->shared->magazine[class_index];
 
@@ -152,7 +159,8 @@ static void refill_commit(struct lane *l, struct state *state, struct heap *h, u
     RECLAIM_TEST_POINT("refill-out");
     compiler_fence();
     for (unsigned i = 0; i < n; i++)
-        store_relaxed(&magazine[(index + i) & MAGAZINE_MASK], shadow[(index + i) & MAGAZINE_MASK]); /* published by head */
+        store_relaxed(&magazine[(index + i) & MAGAZINE_MASK],
+                      shadow[(index + i) & MAGAZINE_MASK]); /* published by head */
     RECLAIM_TEST_POINT("refill-magazine");
     compiler_fence();
     l->state->magazine_head[class_index] = index + n;
@@ -164,7 +172,8 @@ static void refill_commit(struct lane *l, struct state *state, struct heap *h, u
     store_release(&l->shared->magazine_head[class_index], index + n);
 }
 
-void lane_refill(struct lane *l, struct state *state, struct heap *h, unsigned class_index, const uint64_t *words, unsigned n)
+void lane_refill(struct lane *l, struct state *state, struct heap *h, unsigned class_index,
+                 const uint64_t *words, unsigned n)
 {
     uint32_t index = l->state->magazine_head[class_index];
 
@@ -193,8 +202,8 @@ void lane_recover(struct lane *l, struct state *state, struct heap *h)
 }
 
 /*
- * The level follows use: a magazine found less than half full doubles its target, one that stays nearly full for long
- * halves it. Returns how many words to put in now.
+ * The level follows use: a magazine found less than half full doubles its target, one that stays nearly full
+ * for long halves it. Returns how many words to put in now.
  */
 static uint32_t level_wanted(struct lane_level *level, uint32_t used, uint32_t room, uint32_t most)
 {
@@ -212,7 +221,8 @@ static uint32_t level_wanted(struct lane_level *level, uint32_t used, uint32_t r
     return left < level->target ? MIN(level->target - left, room) : 0;
 }
 
-/* How many words of a class come to max_bytes: a word is a block's objects, or one that is larger. At least one. */
+/* How many words of a class come to max_bytes: a word is a block's objects, or one that is larger. At least
+ * one. */
 static uint32_t words_of_bytes(unsigned class_index, uint64_t max_bytes)
 {
     uint64_t n = max_bytes / MAX(abi_class_bytes(class_index), ABI_BLOCK_BYTES);
@@ -221,15 +231,16 @@ static uint32_t words_of_bytes(unsigned class_index, uint64_t max_bytes)
 }
 
 /* Fills one class. Returns words put in; *ret_error when it wanted some and got none. */
-static unsigned class_fill(struct lane *l, struct state *state, struct heap *h, unsigned class_index, uint32_t wanted,
-                           int *ret_error)
+static unsigned class_fill(struct lane *l, struct state *state, struct heap *h, unsigned class_index,
+                           uint32_t wanted, int *ret_error)
 {
     uint64_t words[128];
     unsigned total = 0;
 
     while (wanted > 0) {
         int error = 0;
-        unsigned n = heap_reserve(h, class_index, words, MIN(wanted, (uint32_t)ARRAY_SIZE(words)), UINT64_MAX, &error);
+        unsigned n =
+            heap_reserve(h, class_index, words, MIN(wanted, (uint32_t)ARRAY_SIZE(words)), UINT64_MAX, &error);
 
         if (n == 0) {
             if (total == 0)
@@ -243,7 +254,8 @@ static unsigned class_fill(struct lane *l, struct state *state, struct heap *h, 
     return total;
 }
 
-unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t max_bytes, int *ret_error, unsigned *ret_pace)
+unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t max_bytes, int *ret_error,
+                   unsigned *ret_pace)
 {
     unsigned total = 0;
 
@@ -281,13 +293,16 @@ bool lane_is_low(const struct lane *l)
     return false;
 }
 
-bool lane_ask(const struct lane *l, unsigned *ret_class, uint32_t *ret_pages, unsigned *ret_flags, uint16_t *ret_sequence)
+bool lane_ask(const struct lane *l, unsigned *ret_class, uint32_t *ret_pages, unsigned *ret_flags,
+              uint16_t *ret_sequence)
 {
-    uint64_t ask = load_acquire(&l->shared->ask); /* its class's magazine words are read after it; pairs with lane_wait() */
+    uint64_t ask = load_acquire(
+        &l->shared->ask); /* its class's magazine words are read after it; pairs with lane_wait() */
     uint16_t sequence = (uint16_t)(ask >> 48);
     unsigned class_index = (unsigned)(ask >> 32) & 0xff;
 
-    if (sequence == l->ask_seen || class_index >= ABI_CLASSES || ((uint32_t)ask == 0) != (class_index != ABI_CLASS_EXTENT))
+    if (sequence == l->ask_seen || class_index >= ABI_CLASSES ||
+        ((uint32_t)ask == 0) != (class_index != ABI_CLASS_EXTENT))
         return false;
     *ret_class = class_index;
     *ret_pages = (uint32_t)ask;
@@ -307,15 +322,17 @@ bool lane_is_dead(const struct lane *l)
 {
     uint32_t owner;
 
-    /* Acquire: phase is stored after the owner was locked, so a zero owner word that we load after it is a given-back one;
-       pairs with lane_claim(). */
+    /* Acquire: phase is stored after the owner was locked, so a zero owner word that we load after it is a
+       given-back one; pairs with lane_claim(). */
     if (load_acquire(&l->shared->phase) != l->shared->generation)
         return false;
-    owner = load_acquire(&l->shared->owner[0]); /* what the thread did last is visible; pairs with its unlock, or its exit */
+    owner = load_acquire(
+        &l->shared->owner[0]); /* what the thread did last is visible; pairs with its unlock, or its exit */
     return (owner & OWNER_TID) == 0 || (owner & OWNER_DIED);
 }
 
-/* What is left of the word that the thread was using: only bits that the daemon put there, in that word or its successor. */
+/* What is left of the word that the thread was using: only bits that the daemon put there, in that word or
+ * its successor. */
 static uint64_t lane_cur(const struct lane *l, unsigned class_index, uint32_t tail)
 {
     uint64_t cur = load_relaxed(&l->shared->take[class_index].cur); /* its writer is gone */
@@ -332,12 +349,14 @@ static uint64_t lane_cur(const struct lane *l, unsigned class_index, uint32_t ta
 
 static int class_bury(struct lane *l, struct intake *in, unsigned class_index)
 {
-    uint32_t head = l->state->magazine_head[class_index], tail = load_acquire(&l->shared->take[class_index].tail);
+    uint32_t head = l->state->magazine_head[class_index],
+             tail = load_acquire(&l->shared->take[class_index].tail);
     uint64_t cur;
     int r = 0;
 
     if (head == 0 || head - tail > ABI_MAGAZINE_WORDS)
-        return 0; /* never used; or a tail that makes no sense: those objects are lost to that client's arena, no more */
+        return 0; /* never used; or a tail that makes no sense: those objects are lost to that client's arena,
+                     no more */
     cur = lane_cur(l, class_index, tail);
     if (abi_word_mask(cur))
         r = pending_take(in, abi_word_block(cur), abi_word_mask(cur));
@@ -360,7 +379,8 @@ int lane_bury(struct lane *l, struct heap *h, struct pending *pending)
     pending_intake_begin(&in, pending, h, l->account);
     for (unsigned c = 0; c < ABI_CLASSES && r == 0; c++)
         r = class_bury(l, &in, c);
-    in.n_refused = 0; /* bits that it had deferred already, or that stand in cur and magazine both, are nobody's fault */
+    in.n_refused =
+        0; /* bits that it had deferred already, or that stand in cur and magazine both, are nobody's fault */
     pending_intake_end(&in);
     if (r < 0)
         return r;
@@ -373,11 +393,13 @@ int lane_bury(struct lane *l, struct heap *h, struct pending *pending)
 
 bool lane_has_rung(const struct lane *l)
 {
-    return load_relaxed(&l->shared->bell) == l->shared->want; /* a hint here; arena_sleep() reads it after its membarrier */
+    return load_relaxed(&l->shared->bell) ==
+           l->shared->want; /* a hint here; arena_sleep() reads it after its membarrier */
 }
 
 void lane_rings_anew(struct lane *l)
 {
     if (lane_has_rung(l))
-        store_relaxed(&l->shared->want, l->shared->want + 1); /* before sleeps and the membarrier; pairs with lane_ring() */
+        store_relaxed(&l->shared->want,
+                      l->shared->want + 1); /* before sleeps and the membarrier; pairs with lane_ring() */
 }

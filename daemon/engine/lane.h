@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The daemon's side of a lane: it reads what a client writes (hostile), takes its deferred frees, fills its magazines
- * and, once its thread is gone, returns what lay in them. Pure: no descriptor, clock or log.
+ * The daemon's side of a lane: it reads what a client writes (hostile), takes its deferred frees, fills its
+ * magazines and, once its thread is gone, returns what lay in them. Pure: no descriptor, clock or log.
  *
- * Who may run together: everything here is called by the one worker that owns the arena, beside the client's thread.
+ * Who may run together: everything here is called by the one worker that owns the arena, beside the client's
+ * thread.
  *
  * Guarantees (spin: tests/model/lane.pml, mag.pml)
- *  L1 A bit of a record is looked at once: `seen` in the cursor covers refused bits too, and moves by one store.
- *  L2 A record is read after the head that shows it, and again while it is the open (last) one; the tail never passes it.
- *  L3 A refill is committed by the intent: a successor redoes exactly the step that was under way (lane_recover()).
- *  L4 A dead lane returns only what is in the daemon's shadow, as pending: one grace period lies before reuse.
- *  L5 No value that a client writes makes any of this loop, fault or touch another lane; wait-free, O(ring).
+ *  L1 A bit of a record is looked at once: `seen` in the cursor covers refused bits too, and moves by one
+ * store. L2 A record is read after the head that shows it, and again while it is the open (last) one; the
+ * tail never passes it. L3 A refill is committed by the intent: a successor redoes exactly the step that was
+ * under way (lane_recover()). L4 A dead lane returns only what is in the daemon's shadow, as pending: one
+ * grace period lies before reuse. L5 No value that a client writes makes any of this loop, fault or touch
+ * another lane; wait-free, O(ring).
  */
 #ifndef RECLAIMD_ENGINE_LANE_H
 #define RECLAIMD_ENGINE_LANE_H
@@ -46,33 +48,38 @@ struct lane_look {
 };
 
 /* A fresh lane: cursor and magazines at zero on both sides. The client has not been told of it yet. */
-void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, struct state_lane *state, uint32_t index,
-               struct account *account);
+void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, struct state_lane *state,
+               uint32_t index, struct account *account);
 
 /*
- * Takes what the client has deferred, at most max_records ring records, into pending pages. 0, or -EPROTO when the lane
- * was quarantined. -ENOBUFS: pending has no page (it is starved): the rest stays in the ring.
+ * Takes what the client has deferred, at most max_records ring records, into pending pages. 0, or -EPROTO
+ * when the lane was quarantined. -ENOBUFS: pending has no page (it is starved): the rest stays in the ring.
  */
-int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32_t max_records, struct lane_look *ret);
+int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32_t max_records,
+                 struct lane_look *ret);
 
-/* Is there something that lane_collect() would take? Looks at the head and at the open record, without taking. */
+/* Is there something that lane_collect() would take? Looks at the head and at the open record, without
+ * taking. */
 bool lane_has_records(const struct lane *l);
 
 /* How many more words fit in the magazine of a class, 0 when the client's tail makes no sense. */
 uint32_t lane_magazine_room(const struct lane *l, unsigned class_index);
 
 /*
- * Puts n words, chosen by heap_reserve() or heap_extent_reserve(), into the magazine of a class: shadow, intent, out,
- * magazine, head. n is at most lane_magazine_room().
+ * Puts n words, chosen by heap_reserve() or heap_extent_reserve(), into the magazine of a class: shadow,
+ * intent, out, magazine, head. n is at most lane_magazine_room().
  */
-void lane_refill(struct lane *l, struct state *state, struct heap *h, unsigned class_index, const uint64_t *words, unsigned n);
+void lane_refill(struct lane *l, struct state *state, struct heap *h, unsigned class_index,
+                 const uint64_t *words, unsigned n);
 
 /*
- * Fills the magazines of all classes that the lane uses up to their targets, which follow use. max_bytes: of one class.
- * Returns the number of words put in; *ret_error: of the last class that got nothing although it wanted some, else 0.
- * *ret_pace: the largest share of a ring or magazine that was used up since the last look, in 1/256.
+ * Fills the magazines of all classes that the lane uses up to their targets, which follow use. max_bytes: of
+ * one class. Returns the number of words put in; *ret_error: of the last class that got nothing although it
+ * wanted some, else 0. *ret_pace: the largest share of a ring or magazine that was used up since the last
+ * look, in 1/256.
  */
-unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t max_bytes, int *ret_error, unsigned *ret_pace);
+unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t max_bytes, int *ret_error,
+                   unsigned *ret_pace);
 
 /* From now on lane_fill() keeps that class (not extents) filled. */
 void lane_use_class(struct lane *l, unsigned class_index);
@@ -80,16 +87,19 @@ void lane_use_class(struct lane *l, unsigned class_index);
 /* A class that it uses is down to a quarter: it may ring for more at any moment. */
 bool lane_is_low(const struct lane *l);
 
-/* Ask: what the client waits for, if it is new: true, with class, pages and flags checked. A bad one is false and ignored. */
-bool lane_ask(const struct lane *l, unsigned *ret_class, uint32_t *ret_pages, unsigned *ret_flags, uint16_t *ret_sequence);
+/* Ask: what the client waits for, if it is new: true, with class, pages and flags checked. A bad one is false
+ * and ignored. */
+bool lane_ask(const struct lane *l, unsigned *ret_class, uint32_t *ret_pages, unsigned *ret_flags,
+              uint16_t *ret_sequence);
 void lane_answer(struct lane *l, uint16_t sequence, int error);
 
 /* The owner word says that the thread is gone, or has given the lane back. */
 bool lane_is_dead(const struct lane *l);
 
 /*
- * Returns what lies in cur and in the magazines of a dead lane, as pending objects. The ring was collected before.
- * -ENOBUFS: pending is starved: call again. Afterwards state->returned is set; close the page, then take its cookie.
+ * Returns what lies in cur and in the magazines of a dead lane, as pending objects. The ring was collected
+ * before. -ENOBUFS: pending is starved: call again. Afterwards state->returned is set; close the page, then
+ * take its cookie.
  */
 int lane_bury(struct lane *l, struct heap *h, struct pending *pending);
 
@@ -97,7 +107,8 @@ int lane_bury(struct lane *l, struct heap *h, struct pending *pending);
 uint32_t lane_intent_lane(intent_t intent);
 void lane_recover(struct lane *l, struct state *state, struct heap *h);
 
-/* Bells. lane_rings_anew(): if it rang since the last time, the next generation begins and it may ring again. */
+/* Bells. lane_rings_anew(): if it rang since the last time, the next generation begins and it may ring again.
+ */
 void lane_rings_anew(struct lane *l);
 bool lane_has_rung(const struct lane *l);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Pages of deferred objects: appended to, closed with a cookie, freed when that has expired. See pending.h. */
+/* Pages of deferred objects: appended to, closed with a cookie, freed when that has expired. See pending.h.
+ */
 #include "engine/pending.h"
 
 #include <errno.h>
@@ -238,7 +239,8 @@ static void intake_flush(struct intake *in, enum pending_channel channel)
     store_relaxed(&a->pending_bytes, a->pending_bytes + bytes);
 }
 
-int pending_intake_new_page(struct intake *in, enum pending_channel channel, uint64_t word, uint32_t n, uint64_t n_bytes)
+int pending_intake_new_page(struct intake *in, enum pending_channel channel, uint64_t word, uint32_t n,
+                            uint64_t n_bytes)
 {
     struct pending *p = in->pending;
     struct bulk_page *page;
@@ -271,7 +273,8 @@ static void word_zero(const struct heap *h, uint64_t word, void *base)
     uint64_t bytes = heap_object_bytes(h, abi_word_block(word));
 
     for (uint32_t mask = abi_word_mask(word); mask; mask &= mask - 1) {
-        uint64_t offset = (uint64_t)abi_word_block(word) * ABI_BLOCK_BYTES + (uint64_t)__builtin_ctz(mask) * ABI_GRANULE_BYTES;
+        uint64_t offset = (uint64_t)abi_word_block(word) * ABI_BLOCK_BYTES +
+                          (uint64_t)__builtin_ctz(mask) * ABI_GRANULE_BYTES;
 
         memset((char *)base + offset, 0, bytes);
     }
@@ -309,8 +312,8 @@ void pending_expire_page(struct pending *p, struct heap *h, struct bulk_page *pa
     pending_drop_page(p, page);
 }
 
-unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *list, uint64_t completed, unsigned max_pages,
-                        void *zero_base)
+unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *list, uint64_t completed,
+                        unsigned max_pages, void *zero_base)
 {
     unsigned n = 0;
 

@@ -2,14 +2,16 @@
 /*
  * Pending: objects that were deferred and wait for their grace period, as pages of records.
  *
- *   open page (one a channel: 1 span objects, 2 extents) --full or drained--> closed, cookie taken --> batch --> expired
+ *   open page (one a channel: 1 span objects, 2 extents) --full or drained--> closed, cookie taken --> batch
+ * --> expired
  *
  * Guarantees
- *  P1 A page's cookie is taken after its last append, so it covers every object in it, whichever channel closes first.
- *  P2 Closed pages are listed in the order of their cookies; what has expired is freed oldest first.
- *  P3 Without memory for a page nothing is lost: the truth's pending bits are the list of last resort. `starved` stops
- *     collecting until one grace period later, when pending_sweep() has freed every pending bit in the flagged range.
- *  P4 An object is charged to the client that deferred it from the append until it is freed.
+ *  P1 A page's cookie is taken after its last append, so it covers every object in it, whichever channel
+ * closes first. P2 Closed pages are listed in the order of their cookies; what has expired is freed oldest
+ * first. P3 Without memory for a page nothing is lost: the truth's pending bits are the list of last resort.
+ * `starved` stops collecting until one grace period later, when pending_sweep() has freed every pending bit
+ * in the flagged range. P4 An object is charged to the client that deferred it from the append until it is
+ * freed.
  */
 #ifndef RECLAIMD_ENGINE_PENDING_H
 #define RECLAIMD_ENGINE_PENDING_H
@@ -73,13 +75,13 @@ struct pending_ops {
 struct pending {
     struct pending_ops ops;
     struct bulk_page *open[PENDING_CHANNELS];
-    struct page_list closed;  /* have cookies, wait for the next batch */
-    struct bulk_page *spare;  /* a few empty pages */
+    struct page_list closed; /* have cookies, wait for the next batch */
+    struct bulk_page *spare; /* a few empty pages */
     uint32_t n_spare;
-    bool starved;             /* P3 */
-    uint64_t sweep_cookie;    /* 0: not taken yet */
-    uint32_t sweep_first, sweep_last; /* blocks */
-    uint64_t n_objects, n_bytes; /* open and closed: what a drain would take */
+    bool starved;                        /* P3 */
+    uint64_t sweep_cookie;               /* 0: not taken yet */
+    uint32_t sweep_first, sweep_last;    /* blocks */
+    uint64_t n_objects, n_bytes;         /* open and closed: what a drain would take */
     uint64_t total_objects, total_bytes; /* all that wait, batches included */
     uint64_t freed_objects, freed_bytes;
     uint64_t n_pages_closed, n_page_objects;
@@ -113,10 +115,13 @@ struct intake {
 void pending_intake_begin(struct intake *in, struct pending *p, struct heap *h, struct account *a);
 void pending_intake_end(struct intake *in);
 
-/* The rarer half: a page first. -ENOBUFS once starved: the word is pending in the truth, and no page knows of it. */
-int pending_intake_new_page(struct intake *in, enum pending_channel channel, uint64_t word, uint32_t n, uint64_t n_bytes);
+/* The rarer half: a page first. -ENOBUFS once starved: the word is pending in the truth, and no page knows of
+ * it. */
+int pending_intake_new_page(struct intake *in, enum pending_channel channel, uint64_t word, uint32_t n,
+                            uint64_t n_bytes);
 
-/* Takes the bits of a record that are live objects. 0, or -ENOBUFS once starved (the bits were taken, nothing more is). */
+/* Takes the bits of a record that are live objects. 0, or -ENOBUFS once starved (the bits were taken, nothing
+ * more is). */
 static inline int pending_take(struct intake *in, uint32_t block, uint32_t mask)
 {
     uint64_t n_bytes;
@@ -152,8 +157,10 @@ void pending_expire_page(struct pending *p, struct heap *h, struct bulk_page *pa
 /* One object (a word of one bit) of a page that was dropped: batching = no. */
 void pending_expire_object(struct pending *p, struct heap *h, uint64_t word, void *zero_base);
 
-/* Frees, oldest first, at most max_pages closed pages of a list whose cookies are <= completed. Returns how many. */
-unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *list, uint64_t completed, unsigned max_pages, void *zero_base);
+/* Frees, oldest first, at most max_pages closed pages of a list whose cookies are <= completed. Returns how
+ * many. */
+unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *list, uint64_t completed,
+                        unsigned max_pages, void *zero_base);
 
 /* P3: call it when starved, no other page is left and sweep_cookie <= completed. Returns objects freed. */
 uint64_t pending_sweep(struct pending *p, struct heap *h, struct state *state, void *zero_base);
@@ -161,7 +168,7 @@ uint64_t pending_sweep(struct pending *p, struct heap *h, struct state *state, v
 /* The page without its objects: its charges end. */
 void pending_drop_page(struct pending *p, struct bulk_page *page);
 
-void account_close(struct account *a); /* its client is gone */
+void account_close(struct account *a);      /* its client is gone */
 void pending_drop_spare(struct pending *p); /* under memory pressure */
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * When to purge (PURGE): free pages stay backed, ready for reuse, until there are many of them or they are old. A pure
- * decision from a snapshot.
+ * When to purge (PURGE): free pages stay backed, ready for reuse, until there are many of them or they are
+ * old. A pure decision from a snapshot.
  *
  * Guarantees
- *  G1 One purge at a time: a request while one runs is noted, not queued (unless purge-while-purging says so).
- *  G2 Free pages are given back purge-delay after the first of them became free, also when nothing happens any more.
- *  G3 Nothing lazy: no deadline.
+ *  G1 One purge at a time: a request while one runs is noted, not queued (unless purge-while-purging says
+ * so). G2 Free pages are given back purge-delay after the first of them became free, also when nothing
+ * happens any more. G3 Nothing lazy: no deadline.
  */
 #ifndef RECLAIMD_ENGINE_PURGE_H
 #define RECLAIMD_ENGINE_PURGE_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The `state` segment: the truth about one arena, which only the daemon maps. Whatever a successor needs to go on is
- * here, and it is valid at every instruction: each fact changes by one store, in the orders that the functions which
- * write it name. Nothing in it is an address. All else in the daemon (span counters, free runs, lists, pending pages)
- * is derived from it and is rebuilt.
+ * The `state` segment: the truth about one arena, which only the daemon maps. Whatever a successor needs to
+ * go on is here, and it is valid at every instruction: each fact changes by one store, in the orders that the
+ * functions which write it name. Nothing in it is an address. All else in the daemon (span counters, free
+ * runs, lists, pending pages) is derived from it and is rebuilt.
  */
 #ifndef RECLAIMD_ENGINE_STATE_H
 #define RECLAIMD_ENGINE_STATE_H
@@ -19,15 +19,16 @@
 #define STATE_ROOTS_MAX 512u   /* one page of root words */
 
 /*
- * One 64-bit word a block: bits 0..31 *out* (an object that starts at this granule is handed out to a lane), bits
- * 32..63 *pending* (it was deferred and waits for its grace period). pending is a subset of out; a freed object
- * loses both by one store.
+ * One 64-bit word a block: bits 0..31 *out* (an object that starts at this granule is handed out to a lane),
+ * bits 32..63 *pending* (it was deferred and waits for its grace period). pending is a subset of out; a freed
+ * object loses both by one store.
  */
 typedef uint64_t truth_t;
 
 /*
- * One entry a chunk of 64 KiB. Only an entry inside the watermarks n_low and n_high may be anything but zero, and only
- * the truth words of a chunk with CHUNK_HAS_TRUTH: whoever looks elsewhere makes memory be where a hole was.
+ * One entry a chunk of 64 KiB. Only an entry inside the watermarks n_low and n_high may be anything but zero,
+ * and only the truth words of a chunk with CHUNK_HAS_TRUTH: whoever looks elsewhere makes memory be where a
+ * hole was.
  *
  *   FREE --heap_reserve()--> SPAN (cut into objects of one class)     --last object freed--> FREE
  *   FREE --heap_extent_reserve()--> PIECES (extents of 1..15 pages)   --last extent freed--> FREE
@@ -50,22 +51,26 @@ struct chunk_entry {
     uint8_t kind;        /* enum chunk_kind */
     uint8_t class_index; /* SPAN */
     uint16_t backed;     /* a bit a page: memory is behind it as far as we know */
-    uint16_t purging;    /* a bit a page: being given back; nobody may hand it out; FREE and not backed after a restart */
-    uint16_t flags;      /* CHUNK_HAS_TRUTH */
+    uint16_t purging; /* a bit a page: being given back; nobody may hand it out; FREE and not backed after a
+                         restart */
+    uint16_t flags;   /* CHUNK_HAS_TRUTH */
     union {
-        uint64_t pieces; /* PIECES: a nibble a page, the length in pages of the extent that starts there, else 0 */
+        uint64_t
+            pieces; /* PIECES: a nibble a page, the length in pages of the extent that starts there, else 0 */
         uint64_t n_pages; /* LARGE: length in pages */
     };
 };
 
 /* The daemon's side of a lane. */
 struct state_lane {
-    uint64_t client_id;  /* 0: free */
-    uint32_t lane;       /* its number in that client's channel */
+    uint64_t client_id; /* 0: free */
+    uint32_t lane;      /* its number in that client's channel */
     uint32_t generation;
-    uint32_t returned;   /* 1: its cur and magazines were returned; written before their page takes its cookie */
+    uint32_t
+        returned; /* 1: its cur and magazines were returned; written before their page takes its cookie */
     uint32_t reserved;
-    uint64_t cursor;     /* index << 32 | seen: the record being looked at, and its bits looked at, refused ones too */
+    uint64_t
+        cursor; /* index << 32 | seen: the record being looked at, and its bits looked at, refused ones too */
     uint32_t magazine_head[ABI_CLASSES];
     uint64_t shadow[ABI_CLASSES][ABI_MAGAZINE_WORDS]; /* what was put into its magazines */
 };
@@ -90,7 +95,7 @@ struct state {
     uint32_t mode;
     uint32_t reserved0;
     char name[56];
-    uint64_t started;   /* the domain's may be newer or older after a crash: adopt the larger */
+    uint64_t started; /* the domain's may be newer or older after a crash: adopt the larger */
     uint64_t completed;
     uint64_t next_client_id;
     intent_t intent;
@@ -136,9 +141,10 @@ static inline struct state_lane *state_lane(struct state *s, uint32_t index)
 }
 
 /*
- * Does what the intent commits to in the truth: its words, read from the lane's shadow, are out. The words are bound to
- * be free or out already, so doing it again changes nothing. heap_new() begins with it, or it would take the chunks of
- * such objects for empty. The magazine and the clearing of the intent are lane_recover()'s.
+ * Does what the intent commits to in the truth: its words, read from the lane's shadow, are out. The words
+ * are bound to be free or out already, so doing it again changes nothing. heap_new() begins with it, or it
+ * would take the chunks of such objects for empty. The magazine and the clearing of the intent are
+ * lane_recover()'s.
  */
 void state_intent_redo(struct state *s);
 
