@@ -29,8 +29,8 @@ enum figure {
     FIGURE_P50_NS,
     FIGURE_P99_NS,
     FIGURE_CALLS,           /* how many latencies p50 and p99 are drawn from */
-    FIGURE_CALLBACKS_AHEAD, /* entries in the callback FIFO, on average, while the calls were made */
-    FIGURE_FIFO_ENTRY_NS,   /* what one of them costs a waiter: (p50 - p50 without any) / callbacks_ahead */
+    FIGURE_CALLBACKS_AHEAD, /* entries in the callback FIFO, as a waiter calls */
+    FIGURE_FIFO_ENTRY_NS,   /* what one of them costs a waiter behind them */
     FIGURE_FREED_OBJECTS,   /* as the arena's own books say */
     FIGURE_PENDING_OBJECTS, /* left at the end */
     FIGURE_REFUSED_RECORDS,

@@ -11,10 +11,10 @@ static ck_epoch_t epoch; /* of this process */
 static struct read_object object = {1}, *root = &object;
 
 #define READ_NAME(name) ck_##name
-#define READ_CONTEXT ck_epoch_record_t
-#define READ_ROOT(c) root
-#define READ_LOCK(c) ck_epoch_begin(c, NULL)
-#define READ_UNLOCK(c) (void)ck_epoch_end(c, NULL)
+#define READ_LOCALS(t) ck_epoch_record_t *record = (t)->data;
+#define READ_ROOT root
+#define READ_LOCK() ck_epoch_begin(record, NULL)
+#define READ_UNLOCK() (void)ck_epoch_end(record, NULL)
 #define READ_DEREFERENCE(p) ((struct read_object *)ck_pr_load_ptr(&(p)))
 #include "read-loop.h"
 

@@ -19,13 +19,15 @@ struct dpdk_context {
 static struct read_object object = {1}, *root = &object;
 
 #define READ_NAME(name) dpdk_##name
-#define READ_CONTEXT struct dpdk_context
-#define READ_ROOT(c) root
-#define READ_LOCK(c) rte_rcu_qsbr_lock((c)->v, (c)->thread)
-#define READ_UNLOCK(c)                                                                                       \
+#define READ_LOCALS(t)                                                                                       \
+    struct rte_rcu_qsbr *v = ((struct dpdk_context *)(t)->data)->v;                                          \
+    unsigned thread = ((struct dpdk_context *)(t)->data)->thread;
+#define READ_ROOT root
+#define READ_LOCK() rte_rcu_qsbr_lock(v, thread)
+#define READ_UNLOCK()                                                                                        \
     do {                                                                                                     \
-        rte_rcu_qsbr_unlock((c)->v, (c)->thread);                                                            \
-        rte_rcu_qsbr_quiescent((c)->v, (c)->thread);                                                         \
+        rte_rcu_qsbr_unlock(v, thread);                                                                      \
+        rte_rcu_qsbr_quiescent(v, thread);                                                                   \
     } while (0)
 /* acquire: what the object held as it was published, as for the other backends; nobody publishes while this
  * runs */

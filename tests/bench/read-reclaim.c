@@ -15,10 +15,12 @@ struct reclaim_context {
 };
 
 #define READ_NAME(name) reclaim_##name
-#define READ_CONTEXT struct reclaim_context
-#define READ_ROOT(c) (*(c)->root)
-#define READ_LOCK(c) (void)reclaim_read_lock((c)->lane)
-#define READ_UNLOCK(c) reclaim_read_unlock((c)->lane)
+#define READ_LOCALS(t)                                                                                       \
+    struct reclaim_lane *lane = ((struct reclaim_context *)(t)->data)->lane;                                 \
+    struct read_object **root = ((struct reclaim_context *)(t)->data)->root;
+#define READ_ROOT (*root)
+#define READ_LOCK() (void)reclaim_read_lock(lane)
+#define READ_UNLOCK() reclaim_read_unlock(lane)
 #define READ_DEREFERENCE(p) reclaim_dereference(p)
 #include "read-loop.h"
 

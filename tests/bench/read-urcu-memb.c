@@ -7,10 +7,10 @@
 static struct read_object object = {1}, *root = &object;
 
 #define READ_NAME(name) urcu_##name
-#define READ_CONTEXT void
-#define READ_ROOT(c) root
-#define READ_LOCK(c) urcu_memb_read_lock()
-#define READ_UNLOCK(c) urcu_memb_read_unlock()
+#define READ_LOCALS(t)
+#define READ_ROOT root
+#define READ_LOCK() urcu_memb_read_lock()
+#define READ_UNLOCK() urcu_memb_read_unlock()
 #define READ_DEREFERENCE(p) rcu_dereference(p)
 #include "read-loop.h"
 

@@ -6,48 +6,48 @@
 #include "lane.h"
 #include "sync.h"
 
-static int synchronize_all(struct team_thread *t, uint64_t *latencies)
+static int synchronize_once(const struct sync_job *job, struct reclaim_lane *lane, uint64_t *latency)
 {
-    const struct sync_job *job = t->job;
+    uint64_t start = clock_now_ns();
+    int r = reclaim_synchronize(lane, job->flags, NULL);
 
-    for (uint64_t i = 0; i < job->n_calls; i++) {
-        uint64_t start = clock_now_ns();
-        int r = reclaim_synchronize(t->data, job->flags, NULL);
+    *latency = clock_now_ns() - start;
+    return likely(r == 0) ? 0 : run_library_failed(r, "reclaim_synchronize");
+}
 
-        if (unlikely(r < 0))
-            return run_library_failed(r, "reclaim_synchronize");
-        latencies[i] = clock_now_ns() - start;
+static int run_plain(const struct sync_job *job, struct team_thread *t)
+{
+    uint64_t *latencies = sync_latencies(t, job->latencies);
+    int r = 0;
+
+    for (uint64_t i = 0; i < job->n_calls && r >= 0; i++)
+        r = synchronize_once(job, t->data, &latencies[i]);
+    return r;
+}
+
+static int run_behind_callbacks(const struct sync_job *job, struct team_thread *t)
+{
+    uint64_t *latencies = sync_latencies(t, job->latencies), *ahead = sync_latencies(t, job->ahead);
+    struct sync_flood *flood;
+    int r = sync_flood_new(job, &flood);
+
+    if (r < 0)
+        return r;
+    for (uint64_t i = 0; i < job->n_calls && r >= 0; i++) {
+        r = sync_flood_fill(flood, t->data, &ahead[i]);
+        if (r >= 0)
+            r = synchronize_once(job, t->data, &latencies[i]);
     }
-    t->n_done += job->n_calls;
-    return 0;
+    (void)sync_flood_free(flood);
+    return r;
 }
 
 static int reclaim_thread_run(struct team_thread *t)
 {
     const struct sync_job *job = t->job;
-    uint32_t n_waiters = (uint32_t)job->run->options->n_threads;
-    int r;
 
-    if (!job->n_callbacks)
-        return synchronize_all(t, sync_latencies(t, job->latencies));
-    r = synchronize_all(t, sync_latencies(t, job->plain));
-    if (r >= 0)
-        r = sync_flood_begin(job->shared, n_waiters);
-    if (r >= 0)
-        r = synchronize_all(t, sync_latencies(t, job->latencies));
-    sync_flood_leave(job->shared, n_waiters);
-    return r;
-}
-
-static int reclaim_prepare(struct sync_job *job)
-{
-    return job->n_callbacks ? sync_flood_start(job, (struct sync_flood **)&job->shared) : 0;
-}
-
-static void reclaim_finish(struct sync_job *job)
-{
-    if (job->shared)
-        sync_flood_end(job->shared);
+    t->n_done = job->n_calls;
+    return job->n_callbacks ? run_behind_callbacks(job, t) : run_plain(job, t);
 }
 
 const struct sync_backend sync_reclaim = {
@@ -57,6 +57,4 @@ const struct sync_backend sync_reclaim = {
             .thread_run = reclaim_thread_run,
             .thread_deinit = lane_thread_deinit,
             .process_deinit = lane_process_deinit},
-    .prepare = reclaim_prepare,
-    .finish = reclaim_finish,
 };

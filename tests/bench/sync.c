@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "basic/cleanup.h"
 #include "statistics.h"
 #include "words.h"
 
@@ -35,26 +37,29 @@ static int job_init(struct sync_job *job, struct bench_run *run)
         .n_callbacks = daemon ? o->n_callbacks : 0,
         .flags = daemon && o->expedited ? RECLAIM_EXPEDITED : 0,
         .latencies = team_share(bytes),
-        .plain = team_share(bytes),
+        .ahead = team_share(bytes),
     };
-    if (!job->latencies || !job->plain)
+    if (!job->latencies || !job->ahead)
         return words_set(-ENOMEM, "no memory for %" PRIu64 " latencies a waiter", o->n_calls);
     return 0;
 }
 
-/* What one FIFO entry costs whoever waits behind it. */
+/*
+ * What one FIFO entry costs whoever waits behind it: the median of latency / entries ahead. The call's own
+ * grace period passes while they run, so with enough of them, but only then, the latency is theirs alone.
+ */
 static int set_fifo_figures(const struct sync_job *job, size_t n, struct figures *f)
 {
-    const struct sync_flood *flood = job->shared;
-    struct figures plain = {0};
-    double ahead = flood->n_samples ? (double)flood->n_waiting / (double)flood->n_samples : 0;
-    int r = statistics_latencies(job->plain, n, &plain);
+    _cleanup_free_ double *cost = calloc(n, sizeof(*cost)), *ahead = calloc(n, sizeof(*ahead));
 
-    if (r < 0)
-        return words_set(r, "no memory for the latencies");
-    figures_set(f, FIGURE_CALLBACKS_AHEAD, ahead);
-    if (ahead > 0)
-        figures_set(f, FIGURE_FIFO_ENTRY_NS, (f->value[FIGURE_P50_NS] - plain.value[FIGURE_P50_NS]) / ahead);
+    if (!cost || !ahead)
+        return words_set(-ENOMEM, "no memory for the latencies");
+    for (size_t i = 0; i < n; i++) {
+        ahead[i] = (double)job->ahead[i];
+        cost[i] = (double)job->latencies[i] / ahead[i];
+    }
+    figures_set(f, FIGURE_CALLBACKS_AHEAD, statistics_median(ahead, n));
+    figures_set(f, FIGURE_FIFO_ENTRY_NS, statistics_median(cost, n));
     return 0;
 }
 
@@ -93,8 +98,8 @@ static void sync_print(const struct bench_run *run)
     printf("synchronize: p50 %.0f ns, p99 %.0f ns, %.0f calls by %" PRIu64 " waiters\n",
            f->value[FIGURE_P50_NS], f->value[FIGURE_P99_NS], f->value[FIGURE_CALLS], run->options->n_waiters);
     if (f->present[FIGURE_FIFO_ENTRY_NS])
-        printf("callback FIFO: %.0f entries ahead on average, %.1f ns an entry\n",
-               f->value[FIGURE_CALLBACKS_AHEAD], f->value[FIGURE_FIFO_ENTRY_NS]);
+        printf("callback FIFO: %.0f entries ahead, %.1f ns an entry\n", f->value[FIGURE_CALLBACKS_AHEAD],
+               f->value[FIGURE_FIFO_ENTRY_NS]);
 }
 
 const struct bench_test test_sync = {

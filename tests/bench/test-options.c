@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line: defaults of each test, both spellings of a value, and one clear line for everything that is wrong. */
+/* The command line: defaults of each test, both spellings of a value, and one clear line for everything that
+ * is wrong. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,10 +171,14 @@ static void test_what_is_wrong_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults_of_kfree),         cmocka_unit_test(test_defaults_of_the_others),
-        cmocka_unit_test(test_comparing_means_nine_runs), cmocka_unit_test(test_both_spellings),
-        cmocka_unit_test(test_settings_keep_their_order), cmocka_unit_test(test_callbacks_are_one_an_object),
-        cmocka_unit_test(test_help_wins),                 cmocka_unit_test(test_what_is_wrong_is_said),
+        cmocka_unit_test(test_defaults_of_kfree),
+        cmocka_unit_test(test_defaults_of_the_others),
+        cmocka_unit_test(test_comparing_means_nine_runs),
+        cmocka_unit_test(test_both_spellings),
+        cmocka_unit_test(test_settings_keep_their_order),
+        cmocka_unit_test(test_callbacks_are_one_an_object),
+        cmocka_unit_test(test_help_wins),
+        cmocka_unit_test(test_what_is_wrong_is_said),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,7 +106,8 @@ static void *touch(size_t bytes)
     return p;
 }
 
-/* The peak stays when the memory is gone; whether in between a sample fell is left to it: the last one is at the end. */
+/* The peak stays when the memory is gone; whether in between a sample fell is left to it: the last one is at
+ * the end. */
 static void test_sampler_keeps_what_grew(void **state)
 {
     struct sampler sampler = {.pids = {getpid()}, .n_pids = 1};
@@ -142,9 +143,9 @@ static void test_sampler_of_a_daemon(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wakeups_count_sleeps),    cmocka_unit_test(test_cpu_counts_work),
-        cmocka_unit_test(test_threads_have_names),      cmocka_unit_test(test_memfds_count_once),
-        cmocka_unit_test(test_nobody_is_nothing),       cmocka_unit_test(test_sampler_keeps_what_grew),
+        cmocka_unit_test(test_wakeups_count_sleeps), cmocka_unit_test(test_cpu_counts_work),
+        cmocka_unit_test(test_threads_have_names),   cmocka_unit_test(test_memfds_count_once),
+        cmocka_unit_test(test_nobody_is_nothing),    cmocka_unit_test(test_sampler_keeps_what_grew),
         cmocka_unit_test(test_sampler_of_a_daemon),
     };
 

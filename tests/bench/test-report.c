@@ -25,8 +25,12 @@ static int make(const char *compare, const char *compare_set, uint64_t n_runs)
 {
     static struct bench_options options;
 
-    options = (struct bench_options){.test = TEST_KFREE, .compare = compare, .compare_set = compare_set,
-                                     .n_runs = n_runs, .settings = {"zero-on-free=yes"}, .n_settings = 1};
+    options = (struct bench_options){.test = TEST_KFREE,
+                                     .compare = compare,
+                                     .compare_set = compare_set,
+                                     .n_runs = n_runs,
+                                     .settings = {"zero-on-free=yes"},
+                                     .n_settings = 1};
     return comparison_init(&comparison, &options, &fake_test, message, sizeof(message));
 }
 

@@ -130,7 +130,8 @@ static void test_figures_for_people(void **state)
     assert_string_equal(figure_format(FIGURE_NS_PER_OBJECT, 3.714, text, sizeof(text)), "3.71 ns");
     assert_string_equal(figure_format(FIGURE_P50_NS, 32498, text, sizeof(text)), "32.5 us");
     assert_string_equal(figure_format(FIGURE_TOTAL_NS, 6.5e9, text, sizeof(text)), "6.50 s");
-    assert_string_equal(figure_format(FIGURE_FOOTPRINT_BYTES, 64.0 * 1024 * 1024, text, sizeof(text)), "64.0 MB");
+    assert_string_equal(figure_format(FIGURE_FOOTPRINT_BYTES, 64.0 * 1024 * 1024, text, sizeof(text)),
+                        "64.0 MB");
     assert_string_equal(figure_format(FIGURE_OBJECTS, 1234567, text, sizeof(text)), "1234567");
     assert_string_equal(figure_format(FIGURE_OBJECTS_PER_PAGE, 437.25, text, sizeof(text)), "437.2");
 }

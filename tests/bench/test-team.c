@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The team: everybody runs, its steps come in order, and whatever goes wrong in a worker ends it with words. */
+/* The team: everybody runs, its steps come in order, and whatever goes wrong in a worker ends it with words.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -104,8 +105,8 @@ static int after_end(void *userdata)
     return load_relaxed(&job->n_thread_deinit) == 0 ? 0 : -EBUSY;
 }
 
-static struct team_ops ops = {process_init, thread_init, thread_run, thread_flush, process_barrier,
-                              false, thread_deinit, process_deinit};
+static struct team_ops ops = {process_init,    thread_init, thread_run,    thread_flush,
+                              process_barrier, false,       thread_deinit, process_deinit};
 static const struct team_hooks hooks = {before_attach, before_start, after_end, NULL};
 
 static int setup(void **state)
