@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening and closing an arena. */
+/*
+ * Opening and closing an arena: check what the caller wants, register for the daemon's membarrier, connect,
+ * ask, map what comes. Every refusal leaves one line for a person in the caller's message, and nothing else
+ * behind.
+ */
 #include "handle.h"
 
 #include <inttypes.h>
@@ -44,6 +48,7 @@ static int options_copy(const struct reclaim_open_options *opt, struct reclaim_o
     return 0;
 }
 
+/* What the daemon would refuse as well, said before it is asked. */
 static int options_check(const char *name, const struct reclaim_open_options *opt, struct complaint complaint)
 {
     const unsigned known =
@@ -67,6 +72,7 @@ static int options_check(const char *name, const struct reclaim_open_options *op
     return 0;
 }
 
+/* The public flags and the wire's are two lists, so that each can grow. */
 static struct abi_request open_request(const char *name, const struct reclaim_open_options *opt, bool fence)
 {
     struct abi_request request = talk_request(ABI_OP_OPEN);
@@ -106,6 +112,7 @@ static int handle_connect(struct reclaim *r, const char *directory, struct compl
     return 0;
 }
 
+/* The daemon's own words for a refusal are better than ours: it knows the limit and its parameter. */
 static int handle_attach(struct reclaim *r, const struct abi_request *request, bool relocated,
                          struct complaint complaint)
 {
@@ -146,6 +153,7 @@ static struct reclaim *handle_new(void)
     return r;
 }
 
+/* Also of one that is half made. */
 static struct reclaim *handle_free(struct reclaim *r)
 {
     if (r->socket >= 0)
@@ -156,6 +164,7 @@ static struct reclaim *handle_free(struct reclaim *r)
     return wiped_free(r, sizeof(*r));
 }
 
+/* Registers before it asks: once attached, readers count, and the daemon's barrier must reach them. */
 static int handle_open(const char *name, const struct reclaim_open_options *opt, struct complaint complaint,
                        struct reclaim **ret)
 {
@@ -214,7 +223,7 @@ void reclaim_close(struct reclaim *r)
         return; /* the child of a fork has nothing of it but the wiped page, which others may still look at */
     state = thread_cancel_disable();
     process_handle_remove(r);
-    handle_lanes_release(r);
+    handle_lanes_release(r); /* before the connection goes: the daemon hears of each lane in order */
     r->magic = 0;
     (void)handle_free(r);
     thread_cancel_restore(state);

@@ -98,6 +98,7 @@ static int lane_start(struct abi_lane *shared, uint32_t generation)
     return 0;
 }
 
+/* Our side of a lane that the daemon gave. For observers and fenced lanes the inline functions do nothing. */
 static struct lane *lane_new(struct reclaim *r, uint32_t number, uint32_t generation)
 {
     struct lane *l = wiped_new(sizeof(*l));
@@ -126,6 +127,7 @@ static struct lane *lane_new(struct reclaim *r, uint32_t number, uint32_t genera
     return l;
 }
 
+/* Only to be quick about it: the owner word says the same. */
 static void lane_tell_put(struct reclaim *r, uint32_t number, uint32_t generation)
 {
     struct abi_request request = talk_request(ABI_OP_LANE_PUT);
@@ -162,6 +164,7 @@ static void lane_give_back(struct lane *l)
     RECLAIM_TEST_POINT("put-owner");
 }
 
+/* The thread's exit is seen to before the lane starts: that can fail, and one that started must be given back. */
 static int lane_make(struct reclaim *r, struct lane **ret)
 {
     struct abi_request request = talk_request(ABI_OP_LANE_GET);
@@ -249,6 +252,7 @@ static void channel_unmap_around(struct reclaim *r, const struct lane *kept)
     r->channel = NULL;
 }
 
+/* This thread's own goes the usual way; those of others as the top of this file says. */
 void handle_lanes_release(struct reclaim *r)
 {
     struct lane *own = thread_lane_find(r);
@@ -284,6 +288,7 @@ int reclaim_lane_get(struct reclaim *r, struct reclaim_lane **ret)
     return 0;
 }
 
+/* NULL, or a lane of another thread or process: nothing. */
 void reclaim_lane_put(struct reclaim_lane *l)
 {
     struct lane *lane = lane_of(l);

@@ -36,6 +36,7 @@ bool name_is_valid(const char *name)
     return n >= 1 && n <= ABI_NAME_MAX && strspn(name, allowed) == n;
 }
 
+/* A path that does not fit was refused by runtime_paths_find(); this is for whoever comes by without. */
 int talk_connect(const char *path, int *ret_socket)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -92,6 +93,7 @@ static int request_send(int fd, const struct abi_request *request, bool with_cre
     return 0;
 }
 
+/* Until something is there to be read, the end of the connection included. */
 static int answer_wait(int fd, uint64_t deadline_ns)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
@@ -171,6 +173,7 @@ static int answer_receive(int fd, enum abi_op op, struct abi_reply *ret_reply, u
     return 0;
 }
 
+/* The one answer that brings descriptors; each is the caller's on success, and closed on failure. */
 int talk_attach(struct reclaim *r, const struct abi_request *request, struct abi_reply *ret_reply,
                 int ret_fds[static ABI_OPEN_FDS])
 {
@@ -181,6 +184,7 @@ int talk_attach(struct reclaim *r, const struct abi_request *request, struct abi
     return answer_receive(r->socket, ABI_OP_OPEN, ret_reply, ABI_OPEN_FDS, ret_fds);
 }
 
+/* Without cancellation points: a thread that went in the middle would leave the answer for the next one. */
 int talk_ask(struct reclaim *r, const struct abi_request *request, struct abi_reply *ret_reply)
 {
     int state = thread_cancel_disable(), error;

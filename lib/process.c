@@ -22,6 +22,7 @@ static struct process *process;
 static pthread_key_t thread_exit_key;
 static __thread struct lane *thread_lanes;
 
+/* Whole pages: the kernel wipes no less. */
 void *wiped_new(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -92,6 +93,7 @@ static void fork_child(void)
         (void)close(noted[--n_noted]);
 }
 
+/* Runs once a process and its children: the key and the handlers are inherited, and so is the page, wiped. */
 static void process_make(void)
 {
     process = wiped_new(sizeof(*process));
@@ -128,6 +130,7 @@ void process_handle_remove(struct reclaim *r)
     process_unlock();
 }
 
+/* Different for each thread that lives; the number would cost a system call. */
 void *thread_self(void)
 {
     return &thread_lanes;

@@ -7,6 +7,7 @@
 
 #include "basic/ordering.h"
 
+/* The daemon says an offset, which it may not make us believe: it must be a word of the arena. */
 int reclaim_root(struct reclaim *r, const char *name, void ***ret_word)
 {
     struct abi_request request = talk_request(ABI_OP_ROOT);

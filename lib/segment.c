@@ -29,6 +29,7 @@ struct segment_head {
 assert_cc(offsetof(struct abi_domain, fingerprint) == offsetof(struct segment_head, fingerprint));
 assert_cc(offsetof(struct abi_channel, fingerprint) == offsetof(struct segment_head, fingerprint));
 
+/* The size, once nobody can change it any more. */
 static int segment_size(int fd, uint64_t *ret_bytes)
 {
     struct stat st;
@@ -40,6 +41,7 @@ static int segment_size(int fd, uint64_t *ret_bytes)
     return 0;
 }
 
+/* address: exactly there or not at all. NULL and errno. */
 static void *segment_map(int fd, uint64_t bytes, int protection, void *address, int flags)
 {
     void *memory = mmap(address, bytes, protection, MAP_SHARED | flags, fd, 0);
@@ -58,11 +60,13 @@ static void *segment_map(int fd, uint64_t bytes, int protection, void *address, 
     return memory;
 }
 
+/* A newer minor version is fine: it only uses what was reserved. */
 static bool head_is_ours(const struct segment_head *head, uint64_t magic)
 {
     return head->magic == magic && head->major == ABI_MAJOR && head->fingerprint == ABI_FINGERPRINT;
 }
 
+/* Read-only: many clients map the same one, and none may lie to the others. */
 static int domain_map(struct reclaim *r, int fd)
 {
     uint64_t bytes;
@@ -107,6 +111,7 @@ static int channel_map(struct reclaim *r, int fd, uint64_t said_bytes)
                : -EPROTO;
 }
 
+/* At the address that it has in all processes, so that pointers in it work; elsewhere only if asked for. */
 static int arena_map(struct reclaim *r, int fd, bool relocated, struct complaint complaint)
 {
     const struct abi_domain *domain = r->domain;
@@ -134,6 +139,7 @@ static int arena_map(struct reclaim *r, int fd, bool relocated, struct complaint
     return 0;
 }
 
+/* What was mapped before a failure is left to segments_unmap(). */
 int segments_map(struct reclaim *r, const struct abi_reply *reply, const int fds[static ABI_OPEN_FDS],
                  bool relocated, struct complaint complaint)
 {

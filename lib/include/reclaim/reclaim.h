@@ -81,8 +81,8 @@ struct reclaim_open_options {
 /*
  * Opens (or makes) an arena. name: 1..48 of [A-Za-z0-9._-]. opt may be NULL. -ENOENT no such arena; -EACCES
  * not yours; -EEXIST; -ECONNREFUSED no daemon; -EPROTO an incompatible daemon; -EADDRINUSE the arena's
- * address is taken in this process; -EMFILE, -ENOSPC a limit of the daemon's, named in message. May block.
- * Not in a section, not in a signal handler.
+ * address is taken in this process, perhaps by its being open already; -EMFILE, -ENOSPC a limit of the
+ * daemon's, named in message. May block. Not in a section, not in a signal handler.
  */
 RECLAIM_PUBLIC int reclaim_open(const char *name, const struct reclaim_open_options *opt,
                                 struct reclaim **ret);
