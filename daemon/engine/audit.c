@@ -268,8 +268,8 @@ static void audit_counters(struct audit *a)
     const struct heap *h = a->h;
 
     for (unsigned tag = TAG_NONE; tag < TAG_MAX; tag++) {
-        expect(a, "objects out", h->n_committed[tag] - h->n_expired[tag], a->n_out[tag]);
-        expect(a, "objects pending", h->n_taken[tag] - h->n_expired[tag], a->n_pending[tag]);
+        expect(a, "objects out", objects_out(h, tag), a->n_out[tag]);
+        expect(a, "objects pending", objects_pending(h, tag), a->n_pending[tag]);
     }
     expect(a, "pages of extents out", h->pages_committed - h->pages_expired, a->pages_out);
     expect(a, "pages of extents pending", h->pages_taken - h->pages_expired, a->pages_pending);

@@ -7,6 +7,16 @@
 
 #define CHUNK_PAGES_ALL 0xffffu
 
+static inline uint64_t objects_out(const struct heap *h, unsigned tag)
+{
+    return h->n_committed[tag] - h->n_expired[tag];
+}
+
+static inline uint64_t objects_pending(const struct heap *h, unsigned tag)
+{
+    return h->n_taken[tag] - h->n_expired[tag];
+}
+
 /* ---- run.c: chunks -- */
 
 void chunk_list_append(struct heap *h, struct chunk_list *l, uint32_t chunk);

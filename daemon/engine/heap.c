@@ -310,11 +310,11 @@ void heap_figures(const struct heap *h, struct heap_figures *ret)
         .lazy_bytes = h->n_lazy * ABI_PAGE_BYTES,
         .purging_bytes = h->n_purging * ABI_PAGE_BYTES,
         .span_chunks = h->n_spans,
-        .extents = h->n_committed[TAG_EXTENT] - h->n_expired[TAG_EXTENT],
+        .extents = objects_out(h, TAG_EXTENT),
     };
 
     for (unsigned tag = TAG_SPAN; tag < TAG_MAX; tag++) {
-        uint64_t n_out = h->n_committed[tag] - h->n_expired[tag], n_pending = h->n_taken[tag] - h->n_expired[tag];
+        uint64_t n_out = objects_out(h, tag), n_pending = objects_pending(h, tag);
 
         f.out_objects += n_out;
         f.pending_objects += n_pending;

@@ -175,34 +175,34 @@ static int span_new(struct heap *h, unsigned class_index, uint32_t *ret)
 struct choice {
     uint64_t *words;
     unsigned n, n_max;
-    uint64_t bytes_left;
-    bool full; /* the next word is more than bytes_left */
+    uint64_t objects_left;
+    bool full; /* the next word is more than objects_left */
 };
 
 /* Chooses from 64 blocks of a span, the lowest first. Returns the blocks that are left; *n_objects grows. */
-static uint64_t span_choose(const struct heap *h, uint32_t block, const uint32_t *patterns, uint64_t open, uint32_t bytes,
+static uint64_t span_choose(const struct heap *h, uint32_t block, const uint32_t *patterns, uint64_t open,
                             struct choice *choice, unsigned *n_objects)
 {
+    const truth_t *truths = h->truth + block;
     struct choice c = *choice; /* in registers: a store to words[] might be one to *choice, for all the compiler knows */
-    unsigned total = 0;
+    uint64_t before = c.objects_left;
 
     for (; open && c.n < c.n_max; open &= open - 1) {
         unsigned b = (unsigned)__builtin_ctzll(open);
-        uint32_t mask = patterns[b] & ~(uint32_t)h->truth[block + b];
+        uint32_t mask = patterns[b] & ~(uint32_t)truths[b];
         unsigned n = mask_count(mask);
-        uint64_t word_bytes = (uint64_t)n * bytes;
 
-        if (unlikely(word_bytes > c.bytes_left)) {
+        if (unlikely(n > c.objects_left)) {
             c.full = true;
             if (c.n > 0)
                 break;
-            c.bytes_left = word_bytes; /* at least one word */
+            before += n - c.objects_left; /* at least one word */
+            c.objects_left = n;
         }
-        c.bytes_left -= word_bytes;
+        c.objects_left -= n;
         c.words[c.n++] = abi_word(block + b, mask);
-        total += n;
     }
-    *n_objects += total;
+    *n_objects += (unsigned)(before - c.objects_left);
     *choice = c;
     return open;
 }
@@ -214,7 +214,7 @@ static void span_reserve(struct heap *h, uint32_t chunk, unsigned class_index, s
 
     for (unsigned i = 0; i < OPEN_WORDS && !c->full; i++)
         s->open[i] = span_choose(h, chunk * ABI_BLOCKS_PER_CHUNK + i * 64, h->patterns[class_index] + i * 64, s->open[i],
-                                 h->object_bytes[s->tag], c, &n_objects);
+                                 c, &n_objects);
     if (n_objects > 0 && h->kept[class_index] == chunk)
         h->kept[class_index] = 0;
     s->n_free = (uint16_t)(s->n_free - n_objects);
@@ -226,19 +226,18 @@ static void span_reserve(struct heap *h, uint32_t chunk, unsigned class_index, s
 unsigned heap_reserve(struct heap *h, unsigned class_index, uint64_t *words, unsigned n_words, uint64_t max_bytes,
                       int *ret_error)
 {
-    struct choice c = { .words = words, .n_max = n_words, .bytes_left = max_bytes };
-    uint64_t first_bytes;
+    struct choice c = { .words = words, .n_max = n_words };
     int r = -EINVAL;
 
     if (class_index >= ABI_CLASS_EXTENT) {
         *ret_error = r;
         return 0;
     }
-    first_bytes = (uint64_t)mask_count(h->patterns[class_index][0]) * abi_class_bytes(class_index);
+    c.objects_left = max_bytes / abi_class_bytes(class_index);
     while (c.n < n_words && !c.full) {
         uint32_t chunk = h->ripe[class_index].first;
 
-        if (!chunk && c.n > 0 && c.bytes_left < first_bytes)
+        if (!chunk && c.n > 0 && c.objects_left < mask_count(h->patterns[class_index][0]))
             break; /* a new span's first word would be too much */
         r = chunk ? 0 : span_new(h, class_index, &chunk);
         if (r < 0)

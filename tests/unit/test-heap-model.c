@@ -13,6 +13,7 @@
 #define N_GRANULES (ARENA / ABI_GRANULE_BYTES)
 #define OBJECTS_MAX (unsigned)N_GRANULES
 #define HOLES_MAX 8u
+#define WORDS_MAX 200u
 
 enum owner {
     NOBODY,
@@ -27,6 +28,7 @@ struct model {
     uint8_t *granules;                     /* enum owner */
     uint64_t live[OBJECTS_MAX], pending[OBJECTS_MAX]; /* words of one bit */
     unsigned n_live, n_pending;
+    uint32_t live_at[N_GRANULES]; /* its place in live[], of the object that starts there */
     struct heap_hole holes[HOLES_MAX];
     unsigned n_holes;
     uint64_t cursor;
@@ -56,6 +58,7 @@ static void model_handed_out(struct model *m, uint64_t word, uint64_t bytes)
         for (uint64_t p = offset / ABI_PAGE_BYTES; p <= (offset + bytes - 1) / ABI_PAGE_BYTES; p++)
             assert_true(m->f.memory[p]); /* H3 */
         assert_true(m->n_live < OBJECTS_MAX);
+        m->live_at[offset / ABI_GRANULE_BYTES] = m->n_live;
         m->live[m->n_live++] = one;
         m->bytes_out += bytes;
     }
@@ -71,23 +74,81 @@ static void commit_or_not(struct model *m, uint64_t word, uint64_t bytes)
     model_handed_out(m, word, bytes);
 }
 
-static uint64_t object_take(struct model *m, unsigned i)
+/* An object that the heap says is taken: one that was live until now. */
+static void model_taken(struct model *m, uint64_t one)
+{
+    uint32_t i = m->live_at[word_offset(one) / ABI_GRANULE_BYTES];
+
+    assert_true(i < m->n_live && m->live[i] == one);
+    m->live[i] = m->live[--m->n_live];
+    m->live_at[word_offset(m->live[i]) / ABI_GRANULE_BYTES] = i;
+    m->pending[m->n_pending++] = one;
+    m->bytes_pending += heap_object_bytes(m->f.heap, abi_word_block(one));
+}
+
+static void object_take(struct model *m, unsigned i)
 {
     uint64_t word = m->live[i], bytes;
     bool extent;
 
     assert_int_equal(heap_take(m->f.heap, abi_word_block(word), abi_word_mask(word), &bytes, &extent), abi_word_mask(word));
     assert_int_equal(bytes, heap_object_bytes(m->f.heap, abi_word_block(word)));
-    m->bytes_pending += bytes;
-    m->live[i] = m->live[--m->n_live];
-    m->pending[m->n_pending++] = word;
-    return bytes;
+    model_taken(m, word);
+}
+
+/* Many records at once, wrong ones among them. */
+static void step_take_words(struct model *m)
+{
+    uint64_t words[WORDS_MAX], accepted[WORDS_MAX], before = m->bytes_pending;
+    struct heap_taken taken;
+    unsigned n = 0, n_done, n_objects = 0, n_bits = 0;
+
+    for (; n < draw(m, WORDS_MAX); n++)
+        words[n] = m->n_live > 0 && draw(m, 9) ? m->live[draw(m, m->n_live)] | draw(m, 2) * draw(m, UINT32_MAX) : draw(m, UINT64_MAX);
+    n_done = heap_take_words(m->f.heap, words, n, accepted, &taken);
+    for (unsigned i = 0; i < n_done; i++)
+        n_bits += (unsigned)__builtin_popcount(abi_word_mask(words[i]));
+    for (unsigned i = 0; i < taken.n_words; i++)
+        for (uint32_t mask = abi_word_mask(accepted[i]); mask; mask &= mask - 1, n_objects++)
+            model_taken(m, abi_word(abi_word_block(accepted[i]), mask & -mask));
+    assert_int_equal(taken.n_objects, n_objects);
+    assert_int_equal(taken.n_objects + taken.n_refused, n_bits);
+    assert_int_equal(taken.n_bytes, m->bytes_pending - before);
+    assert_true(n_done == n || heap_object_bytes(m->f.heap, abi_word_block(words[n_done])) % ABI_PAGE_BYTES == 0);
 }
 
 static void step_take(struct model *m)
 {
     for (uint64_t n = draw(m, 60); n > 0 && m->n_live > 0; n--)
-        (void)object_take(m, (unsigned)draw(m, m->n_live));
+        object_take(m, (unsigned)draw(m, m->n_live));
+}
+
+static int compare_words(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Many at once: mostly in order, so that there are rows of one span; some that are not pending (any more). */
+static void step_expire_words(struct model *m)
+{
+    uint64_t words[WORDS_MAX];
+    unsigned n = 0, n_real = (unsigned)MIN(draw(m, WORDS_MAX / 2), (uint64_t)m->n_pending);
+
+    for (unsigned i = 0; i < n_real; i++) {
+        uint64_t word = m->pending[--m->n_pending], bytes = heap_object_bytes(m->f.heap, abi_word_block(word));
+
+        model_give(m, word_offset(word), bytes, CLIENT, NOBODY);
+        m->bytes_out -= bytes;
+        m->bytes_pending -= bytes;
+        words[n++] = word;
+        if (draw(m, 4) == 0 && bytes < ABI_PAGE_BYTES)
+            words[n++] = word; /* twice: the second time it is free already, its span perhaps too */
+    }
+    if (draw(m, 4))
+        qsort(words, n, sizeof(words[0]), compare_words);
+    heap_expire_words(m->f.heap, words, n);
 }
 
 static void step_expire(struct model *m)
@@ -136,6 +197,12 @@ static void step_reserve(struct model *m)
         step_expire(m);
         model_successor(m, true);
     }
+    if (draw(m, 2)) {
+        heap_commit_words(m->f.heap, words, n);
+        for (unsigned i = 0; i < n; i++)
+            model_handed_out(m, words[i], abi_class_bytes(class_index));
+        return;
+    }
     for (unsigned i = 0; i < n; i++)
         commit_or_not(m, words[i], abi_class_bytes(class_index));
 }
@@ -159,17 +226,8 @@ static void step_garbage(struct model *m)
     uint32_t accepted = heap_take(m->f.heap, block, mask, &bytes, &extent);
 
     assert_int_equal(accepted & ~mask, 0);
-    for (; accepted; accepted &= accepted - 1) {
-        uint64_t one = abi_word(block, accepted & -accepted);
-        unsigned i = 0;
-
-        while (i < m->n_live && m->live[i] != one)
-            i++;
-        assert_true(i < m->n_live);
-        m->live[i] = m->live[--m->n_live];
-        m->pending[m->n_pending++] = one;
-        m->bytes_pending += heap_object_bytes(m->f.heap, block);
-    }
+    for (; accepted; accepted &= accepted - 1)
+        model_taken(m, abi_word(block, accepted & -accepted));
 }
 
 static void step_purge_begin(struct model *m)
@@ -226,9 +284,10 @@ static void model_restart(struct model *m)
 
 static void model_step(struct model *m)
 {
-    static void (*const steps[])(struct model *) = { step_take,   step_take,   step_expire,      step_expire,    step_expire,
-                                                     step_reserve, step_extent, step_purge_begin, step_purge_end, step_fail,
-                                                     step_garbage };
+    static void (*const steps[])(struct model *) = {
+        step_take,   step_take_words, step_expire,      step_expire_words, step_expire_words, step_reserve,
+        step_extent, step_garbage,    step_purge_begin, step_purge_end,    step_fail,
+    };
 
     steps[draw(m, ARRAY_SIZE(steps))](m);
 }
@@ -271,7 +330,7 @@ static void test_random_operations_agree_with_the_model(void **state)
                 model_restart(m);
         }
         while (m->n_live > 0)
-            (void)object_take(m, 0);
+            object_take(m, 0);
         while (m->n_pending > 0)
             step_expire(m);
         while (m->n_holes > 0)
@@ -359,7 +418,7 @@ static void traced_step(struct model *m)
     case 3:
     case 4:
         if (m->n_live > 0)
-            (void)object_take(m, (unsigned)draw(m, m->n_live));
+            object_take(m, (unsigned)draw(m, m->n_live));
         return;
     case 5:
     case 6:
