@@ -5,8 +5,8 @@
  * The processes share one table of slots (see demo-work.c), and nothing else but the figures that they count.
  *
  * Columns: second, objects replaced a second, objects read a second, objects that changed under a reader
- * (must be 0), median microseconds of a synchronize, objects waiting to be freed (mean), MiB free but still
- * backed (mean).
+ * (must be 0), median microseconds of a synchronize, objects deferred and not yet freed (mean), MiB free but
+ * still backed (mean).
  */
 #include "demo-load.h"
 
@@ -22,7 +22,8 @@
 #define SAMPLE_NS 20000000 /* how often the waiting objects are looked at */
 
 struct shared *demo_shared;
-struct options demo_options = {.n_writers = 1, .n_readers = 1, .seconds = 10, .arena_bytes = 1ull << 30};
+struct options demo_options = {
+    .n_writers = 1, .n_readers = 1, .seconds = 10, .n_slots = 4096, .arena_bytes = 1ull << 30};
 
 static uint64_t figure_read(const uint64_t *figure)
 {
@@ -108,14 +109,23 @@ static struct figures figures_sum(int n_children)
 
     for (int i = 0; i < n_children; i++) {
         sum.n_writes += figure_read(&demo_shared->figures[i].n_writes);
+        sum.n_deferred += figure_read(&demo_shared->figures[i].n_deferred);
         sum.n_reads += figure_read(&demo_shared->figures[i].n_reads);
         sum.n_torn += figure_read(&demo_shared->figures[i].n_torn);
     }
     return sum;
 }
 
-/* A second passes: the means of what waits and what is kept, asked of the daemon now and then. */
-static int second_sample(struct place *place, double *ret_waiting, double *ret_lazy_mib)
+/* Deferred and not yet freed. The daemon also frees what ended processes held, so its count may be ahead. */
+static double objects_waiting(const struct reclaim_stats *stats, int n_children)
+{
+    uint64_t n_deferred = figures_sum(n_children).n_deferred;
+
+    return n_deferred > stats->freed_objects ? (double)(n_deferred - stats->freed_objects) : 0;
+}
+
+/* A second passes: the means of what waits and what is kept. */
+static int second_sample(struct place *place, int n_children, double *ret_waiting, double *ret_lazy_mib)
 {
     uint64_t end = demo_now_ns() + 1000000000;
     double waiting = 0, lazy = 0;
@@ -127,7 +137,7 @@ static int second_sample(struct place *place, double *ret_waiting, double *ret_l
         r = reclaim_stats(place->arena, &stats);
         if (r < 0)
             return demo_complain("no figures from the daemon", r);
-        waiting += (double)stats.pending_objects;
+        waiting += objects_waiting(&stats, n_children);
         lazy += (double)stats.lazy_bytes / (1 << 20);
         n++;
         demo_sleep_ns(SAMPLE_NS);
@@ -148,7 +158,7 @@ static int64_t monitor(struct place *place, int n_children)
     printf("%6s %12s %12s %6s %10s %10s %9s\n", "second", "writes/s", "reads/s", "torn", "sync-us", "waiting",
            "lazy-MiB");
     for (int second = 1; second <= demo_options.seconds && !demo_flag_is_set(&demo_shared->stop); second++) {
-        r = second_sample(place, &waiting, &lazy_mib);
+        r = second_sample(place, n_children, &waiting, &lazy_mib);
         if (r < 0)
             return r;
         now = figures_sum(n_children);
@@ -192,9 +202,10 @@ static void on_signal(int signal)
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "Usage: demo-load ARENA [--writers N] [--readers N] [--waiters N] [--rate OBJECTS-A-SECOND]\n"
-            "                 [--extent-each N] [--arena-bytes N] [--seconds N]\n");
+    fprintf(
+        stderr,
+        "Usage: demo-load ARENA [--writers N] [--readers N] [--waiters N] [--rate OBJECTS-A-SECOND]\n"
+        "                 [--slots N] [--pause-usec N] [--extent-each N] [--arena-bytes N] [--seconds N]\n");
     return 2;
 }
 
@@ -203,25 +214,27 @@ static int options_parse(int argc, char *argv[])
     static const struct option names[] = {
         {"writers", 1, NULL, 'w'},     {"readers", 1, NULL, 'r'},
         {"waiters", 1, NULL, 'y'},     {"rate", 1, NULL, 'o'},
+        {"slots", 1, NULL, 't'},       {"pause-usec", 1, NULL, 'p'},
         {"extent-each", 1, NULL, 'x'}, {"arena-bytes", 1, NULL, 'b'},
         {"seconds", 1, NULL, 's'},     {NULL, 0, NULL, 0},
     };
     int *const targets[] = {
-        ['w'] = &demo_options.n_writers, ['r'] = &demo_options.n_readers,   ['y'] = &demo_options.n_waiters,
-        ['o'] = &demo_options.rate,      ['x'] = &demo_options.extent_each, ['s'] = &demo_options.seconds};
+        ['w'] = &demo_options.n_writers,   ['r'] = &demo_options.n_readers, ['y'] = &demo_options.n_waiters,
+        ['o'] = &demo_options.rate,        ['t'] = &demo_options.n_slots,   ['p'] = &demo_options.pause_usec,
+        ['x'] = &demo_options.extent_each, ['s'] = &demo_options.seconds};
     int c;
 
     while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
         long long value = optarg ? atoll(optarg) : -1;
 
-        if (c == '?' || value < 0 || (c != 'b' && value > 1000000000))
+        if (c == '?' || value < 0 || (c != 'b' && value > 100000000))
             return -EINVAL;
         if (c == 'b')
             demo_options.arena_bytes = (uint64_t)value;
         else
             *targets[c] = (int)value;
     }
-    if (optind != argc - 1 ||
+    if (optind != argc - 1 || demo_options.n_slots < 1 ||
         demo_options.n_writers + demo_options.n_readers + demo_options.n_waiters > N_PROCESSES_MAX)
         return -EINVAL;
     demo_options.arena = argv[optind];

@@ -8,13 +8,12 @@
 
 #include <reclaim/reclaim.h>
 
-#define N_SLOTS 4096
 #define N_PROCESSES_MAX 64
 #define N_TIMES_MAX 4096 /* synchronize calls remembered in a second, a process */
 
 /* What one process has counted. It writes, the parent reads; what is stale shows in the next line. */
 struct figures {
-    uint64_t n_writes, n_reads, n_torn, n_times;
+    uint64_t n_writes, n_deferred, n_reads, n_torn, n_times;
     uint32_t times_us[N_TIMES_MAX];
 };
 
@@ -27,6 +26,8 @@ struct options {
     const char *arena;
     int n_writers, n_readers, n_waiters, seconds;
     int rate;        /* objects a second and writer; 0: as many as it can */
+    int n_slots;     /* of the table */
+    int pause_usec;  /* of a reader between two sections */
     int extent_each; /* every so manyth object is large; 0: none */
     uint64_t arena_bytes;
 };
@@ -36,7 +37,7 @@ struct place {
     struct reclaim *arena;
     struct reclaim_lane *lane;
     void **root;
-    void **table; /* N_SLOTS words */
+    void **table; /* n_slots words */
 };
 
 extern struct shared *demo_shared;  /* of all processes of one demo-load */

@@ -97,17 +97,17 @@ int demo_place_open(struct place *ret)
 /* The parent makes the table, before any child looks. */
 int demo_table_make(struct place *place)
 {
-    void **table = reclaim_alloc(place->lane, N_SLOTS * sizeof(*table));
+    void **table = reclaim_alloc(place->lane, (size_t)demo_options.n_slots * sizeof(*table));
 
     if (!table)
         return demo_complain("no memory for the table", -errno);
-    memset(table, 0, N_SLOTS * sizeof(*table));
+    memset(table, 0, (size_t)demo_options.n_slots * sizeof(*table));
     reclaim_assign_pointer(place->lane, *place->root, (void *)table);
     return 0;
 }
 
 /* Replaces what one slot points to. 0, or what alloc or defer said. */
-static int slot_replace(struct place *place, uint64_t slot, uint64_t version)
+static int slot_replace(struct place *place, struct figures *figures, uint64_t slot, uint64_t version)
 {
     int large = demo_options.extent_each && version % (uint64_t)demo_options.extent_each == 0;
     struct object *object = reclaim_alloc(place->lane, large ? EXTENT_BYTES : sizeof(*object)), *old;
@@ -118,6 +118,9 @@ static int slot_replace(struct place *place, uint64_t slot, uint64_t version)
     *object = (struct object){slot, version, object_check(slot, version)};
     /* Publishes the new and takes away the old, which is whole for us: pairs with object_is_whole() */
     old = __atomic_exchange_n(&place->table[slot], object, __ATOMIC_ACQ_REL);
+    if (!old)
+        return 0;
+    figure_add(&figures->n_deferred, 1);
     do
         r = reclaim_defer_free(place->lane, old);
     while (r == -EAGAIN && !demo_flag_is_set(&demo_shared->stop));
@@ -130,7 +133,7 @@ int demo_write(struct place *place, struct figures *figures, uint64_t seed)
     int r;
 
     while (!demo_flag_is_set(&demo_shared->stop)) {
-        r = slot_replace(place, random_next(&random) % N_SLOTS, ++version);
+        r = slot_replace(place, figures, random_next(&random) % (uint64_t)demo_options.n_slots, ++version);
         if (r == -ENOMEM)
             demo_sleep_ns(1000000); /* full for now; what is deferred will come back */
         else if (r < 0)
@@ -168,10 +171,12 @@ int demo_read(struct place *place, struct figures *figures, uint64_t seed)
         if (r < 0)
             return demo_complain("a reader stops", r);
         for (int i = 0; i < READS_A_SECTION; i++)
-            if (!object_is_whole(place->table, random_next(&random) % N_SLOTS))
+            if (!object_is_whole(place->table, random_next(&random) % (uint64_t)demo_options.n_slots))
                 figure_add(&figures->n_torn, 1);
         reclaim_read_unlock(place->lane);
         figure_add(&figures->n_reads, READS_A_SECTION);
+        if (demo_options.pause_usec)
+            demo_sleep_ns(demo_options.pause_usec * 1000L);
     }
     return 0;
 }
