@@ -164,7 +164,7 @@ static void lane_give_back(struct lane *l)
     RECLAIM_TEST_POINT("put-owner");
 }
 
-/* The thread's exit is seen to before the lane starts: that can fail, and one that started must be given back. */
+/* The thread's exit is seen to before the lane starts: that can fail, and what started must be given back. */
 static int lane_make(struct reclaim *r, struct lane **ret)
 {
     struct abi_request request = talk_request(ABI_OP_LANE_GET);

@@ -282,6 +282,7 @@ static void test_defer_refuses(void **state)
     assert_int_equal(reclaim_defer_free(x->l, (void *)UINTPTR_MAX), -EINVAL);
     assert_int_equal(x->shared->head, 0);
     assert_int_equal(reclaim_defer_free(x->l, at(ABI_FIRST_BLOCK, 0)), 0);
+    assert_int_equal(reclaim_defer_free(x->l, (char *)at(ABI_FIRST_BLOCK, 3) + 4), -EINVAL);
     assert_int_equal(reclaim_defer_free(x->l, (char *)FAKE_BASE + FAKE_ARENA_BYTES - 16), 0);
     assert_int_equal(x->shared->head, 2);
 }
