@@ -90,7 +90,7 @@ static pid_t ask_pid(const char *control)
     return peer.pid;
 }
 
-/* The last line that the daemon wrote, without its newline. */
+/* The last line that the daemon wrote, without its newline; what its --help is for is no reason. */
 static void last_line(const char *path, char *line, size_t size)
 {
     _cleanup_fclose_ FILE *f = fopen(path, "re");
@@ -99,7 +99,7 @@ static void last_line(const char *path, char *line, size_t size)
     line[0] = '\0';
     while (f && fgets(next, sizeof(next), f)) {
         next[strcspn(next, "\n")] = '\0';
-        if (*next)
+        if (*next && strncmp(next, "Try ", 4) != 0)
             (void)snprintf(line, size, "%s", next);
     }
 }

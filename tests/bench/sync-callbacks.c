@@ -15,8 +15,10 @@
 #include "words.h"
 
 enum {
-    IN_FLIGHT_FACTOR =
-        8, /* deferred, not freed: at most so many times those wanted, as some wait for a grace period */
+    /* Deferred and not freed, at most: twice those wanted, as some still wait for their grace period, and what makes a
+     * flood of few (flood-objects is 512), else they would wait for the drain-interval. */
+    IN_FLIGHT_FACTOR = 2,
+    IN_FLIGHT_MORE = 1024,
     LOOKS_MAX = 100000, /* some ten seconds: then the FIFO does not fill */
     OBJECT_BYTES = 32,
 };
@@ -68,17 +70,18 @@ static int defer_some(struct sync_flood *f, struct reclaim_lane *lane)
     return 0;
 }
 
-int sync_flood_fill(struct sync_flood *f, struct reclaim_lane *lane, uint64_t *ret_ahead)
+int sync_flood_fill(struct sync_flood *f, struct reclaim_lane *lane, uint64_t *ret_ahead, uint64_t *ret_asked_ns)
 {
     for (unsigned i = 0; i < LOOKS_MAX; i++) {
-        uint64_t n_waiting, n_freed;
+        uint64_t n_waiting, n_freed, asked_ns = clock_now_ns();
         int r = books_read_callbacks(f->control, &n_waiting, &n_freed);
 
         if (r >= 0 && n_waiting >= f->job->n_callbacks) {
             *ret_ahead = n_waiting;
+            *ret_asked_ns = asked_ns;
             return 0;
         }
-        if (r >= 0 && f->n_deferred < n_freed + f->job->n_callbacks * IN_FLIGHT_FACTOR)
+        if (r >= 0 && f->n_deferred < n_freed + f->job->n_callbacks * IN_FLIGHT_FACTOR + IN_FLIGHT_MORE)
             r = defer_some(f, lane);
         if (r < 0)
             return r;

@@ -27,16 +27,19 @@ static int run_plain(const struct sync_job *job, struct team_thread *t)
 
 static int run_behind_callbacks(const struct sync_job *job, struct team_thread *t)
 {
-    uint64_t *latencies = sync_latencies(t, job->latencies), *ahead = sync_latencies(t, job->ahead);
+    uint64_t *latencies = sync_latencies(t, job->latencies), *passed = sync_latencies(t, job->passed);
+    uint64_t *ahead = sync_latencies(t, job->ahead), asked_ns;
     struct sync_flood *flood;
     int r = sync_flood_new(job, &flood);
 
     if (r < 0)
         return r;
     for (uint64_t i = 0; i < job->n_calls && r >= 0; i++) {
-        r = sync_flood_fill(flood, t->data, &ahead[i]);
-        if (r >= 0)
-            r = synchronize_once(job, t->data, &latencies[i]);
+        r = sync_flood_fill(flood, t->data, &ahead[i], &asked_ns);
+        if (r < 0)
+            break;
+        r = synchronize_once(job, t->data, &latencies[i]);
+        passed[i] = clock_now_ns() - asked_ns;
     }
     (void)sync_flood_free(flood);
     return r;

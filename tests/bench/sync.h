@@ -15,7 +15,8 @@ struct sync_job {
     uint64_t n_callbacks;
     unsigned flags;
     uint64_t *latencies; /* n_calls of each thread, shared */
-    uint64_t *ahead;     /* with n_callbacks: how many entries were seen before each of these calls */
+    uint64_t *passed;    /* with n_callbacks: time in which at least as many entries have run as were */
+    uint64_t *ahead;     /* seen before each of these calls */
     void *shared;        /* the backend's own */
 };
 
@@ -24,8 +25,8 @@ struct sync_flood;
 int sync_flood_new(const struct sync_job *job, struct sync_flood **ret);
 struct sync_flood *sync_flood_free(struct sync_flood *f);
 
-/* Defers until at least n_callbacks entries wait; how many did just now. -errno, with words_set(). */
-int sync_flood_fill(struct sync_flood *f, struct reclaim_lane *lane, uint64_t *ret_ahead);
+/* Defers until at least n_callbacks entries wait; how many did, at some time after asked_ns. -errno, with words_set(). */
+int sync_flood_fill(struct sync_flood *f, struct reclaim_lane *lane, uint64_t *ret_ahead, uint64_t *ret_asked_ns);
 
 struct sync_backend {
     const char *name;
