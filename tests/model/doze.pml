@@ -1,40 +1,46 @@
 /*
- * How deep the daemon sleeps: lane_ring() and its kin in the clients, arena_sleep() in the daemon, with the word `sleeps`
- * on three levels.
+ * How deep the daemon sleeps: lane_ring() and its kin in the clients, arena_sleep() in the daemon, with the
+ * word `sleeps` on three levels.
  *
  *   AWAKE    it looks again by itself
  *   ASLEEP   nothing is pending; each lane's first defer since `want` moved rings
- *   DOZING   something is pending, so it looks when a timer is due. A lane rings only for a flood (every FLOOD records), a
- *            magazine that runs low, or because it waits; besides, once for each value of `want` that it has not rung for
+ *   DOZING   something is pending, so it looks when a timer is due. A lane rings only for a flood (every
+ *            FLOOD records), a magazine that runs low, or because it waits; besides, once for each value of
+ *            `want` that it has not rung for
  *
- * A client does: store; compiler barrier; load sleeps. The daemon does: store sleeps; membarrier; look at all lanes.
+ * A client does: store; compiler barrier; load sleeps. The daemon does: store sleeps; membarrier; look at
+ * all lanes.
  *
  * What it proves
- *  Z1  While the daemon dozes, each lane has fewer than FLOOD records that were not collected, however late the timer is.
+ *  Z1  While the daemon dozes, each lane has fewer than FLOOD records that were not collected, however late
+ *      the timer is.
  *  Z2  While it dozes or sleeps, no magazine stays low and no lane waits.
  *  Z3  While it sleeps, every record has been collected.
- *  Z4  A daemon that dozes may look without waking up: no new store of `sleeps` and no membarrier (-DLOOKS_IN_DOZE).
- *  Z5  Where membarrier cannot be called, full fences before the clients' loads of `want` and `sleeps` do its work.
+ *  Z4  A daemon that dozes may look without waking up: no new store of `sleeps` and no membarrier
+ *      (-DLOOKS_IN_DOZE).
+ *  Z5  Where membarrier cannot be called, full fences before the clients' loads of `want` and `sleeps` do
+ *      its work.
  *
  * What it abstracts
- *  Two lanes of one arena. One record an object; the real count lags behind by the record that is still open. What is
- *  pending may be freed whenever the daemon is awake. The timer fires TIMERS times at any moment and then never again.
- *  Ringing is a system call that takes a lock, so the store buffer is empty when the event arrives. Sleeping in the futex
- *  is wait.pml's: here a lane that waits rings once and goes on when there is room.
+ *  Two lanes of one arena. One record an object; the real count lags behind by the record that is still
+ *  open. What is pending may be freed whenever the daemon is awake. The timer fires TIMERS times at any
+ *  moment and then never again. Ringing is a system call that takes a lock, so the store buffer is empty
+ *  when the event arrives. Sleeping in the futex is wait.pml's: here a lane that waits rings once and
+ *  goes on when there is room.
  *
  * Sizes     -DDEFERS=n -DALLOCATIONS=n (of lane 0) -DOTHER_DEFERS=n (of lane 1) -DFLOOD=n -DRING_RECORDS=n
  *           -DMAGAZINE_WORDS=n -DTIMERS=n
  * Correct   (none), -DLOOKS_IN_DOZE, -DCLIENT_FENCES -DNO_MEMBARRIER
  * Broken, each must be caught
- *  -DNO_MEMBARRIER             head is still in the client's store buffer at the last look, and it loaded AWAKE
- *  -DNO_MEMBARRIER_TO_DOZE     the same on the way to a doze alone
- *  -DLOOK_BEFORE_SLEEPS        what came between the look and the store of `sleeps` saw AWAKE
- *  -DDECIDED_BEFORE_HEAD       the flood is announced, or not, before the record that makes it one is stored
- *  -DFLOOD_BY_BELL_ONLY        the lane has rung for this `want` already
- *  -DLOW_BY_BELL_ONLY          the same for a magazine that runs low
- *  -DWAITER_SILENT             a full ring below the flood
- *  -DONLY_ACTIVE_LOOKED        the last look leaves out lanes that had nothing the time before
- *  -DLOOKS_IN_DOZE -DEVENT_CLEARED_AFTER_LOOK  a ring during the look is lost
+ *  -DNO_MEMBARRIER: head is still in the client's store buffer at the last look, and it loaded AWAKE
+ *  -DNO_MEMBARRIER_TO_DOZE: the same on the way to a doze alone
+ *  -DLOOK_BEFORE_SLEEPS: what came between the look and the store of `sleeps` saw AWAKE
+ *  -DDECIDED_BEFORE_HEAD: the flood is announced, or not, before the record that makes it one is stored
+ *  -DFLOOD_BY_BELL_ONLY: the lane has rung for this `want` already
+ *  -DLOW_BY_BELL_ONLY: the same for a magazine that runs low
+ *  -DWAITER_SILENT: a full ring below the flood
+ *  -DONLY_ACTIVE_LOOKED: the last look leaves out lanes that had nothing the time before
+ *  -DLOOKS_IN_DOZE -DEVENT_CLEARED_AFTER_LOOK: a ring during the look is lost
  */
 #ifndef DEFERS
 #define DEFERS 3
@@ -72,14 +78,14 @@
 
 chan buffer_of_lane[2] = [6] of { byte, byte };
 
-/* The daemon's words. tail and filled only delay when they are late; want and sleeps have the membarrier behind them. */
+/* The daemon's words. A late tail or filled only delays; want and sleeps have the membarrier behind them. */
 byte tail[2];
 byte filled[2]; /* the magazine's head */
 byte want[2];
 byte sleeps = AWAKE;
 bit event = 0;
 
-/* ---- Clients --------------------------------------------------------------------------------------------------------- */
+/* ---- Clients --------------------------------------------------------------------------------- */
 
 #ifdef CLIENT_FENCES
 #define LANE_FENCE FULL_FENCE(buffer_of_lane[lane])
@@ -185,7 +191,7 @@ proctype Client(byte lane; byte defers; byte allocations)
     od
 }
 
-/* ---- Daemon ---------------------------------------------------------------------------------------------------------- */
+/* ---- Daemon ---------------------------------------------------------------------------------- */
 
 #define UNCOLLECTED(lane) (LOAD(HEAD(lane)) - tail[lane])
 #define IS_LOW(lane) (filled[lane] - LOAD(TAKEN(lane)) <= LOW)
@@ -195,11 +201,13 @@ inline lane_look(lane)
 {
     busy[lane] = 0;
     if
-    :: UNCOLLECTED(lane) > 0 -> atomic { tail[lane] = LOAD(HEAD(lane)); pending = 1; found = 1; busy[lane] = 1 }
+    :: UNCOLLECTED(lane) > 0 ->
+        atomic { tail[lane] = LOAD(HEAD(lane)); pending = 1; found = 1; busy[lane] = 1 }
     :: else
     fi;
     if
-    :: IS_LOW(lane) -> atomic { filled[lane] = LOAD(TAKEN(lane)) + MAGAZINE_WORDS; found = 1; busy[lane] = 1 }
+    :: IS_LOW(lane) ->
+        atomic { filled[lane] = LOAD(TAKEN(lane)) + MAGAZINE_WORDS; found = 1; busy[lane] = 1 }
     :: else
     fi
 }
@@ -227,11 +235,12 @@ inline membarrier()
 #endif
 
 #define HAS_RUNG(lane) (LOAD(BELL(lane)) == want[lane])
+#define WANTS_MORE(lane) (UNCOLLECTED(lane) > 0 || IS_LOW(lane) || (level == ASLEEP && HAS_RUNG(lane)))
 
 inline lane_wants_more(lane)
 {
     if
-    :: IS_LOOKED_AT(lane) && (UNCOLLECTED(lane) > 0 || IS_LOW(lane) || (level == ASLEEP && HAS_RUNG(lane))) -> found = 1
+    :: IS_LOOKED_AT(lane) && WANTS_MORE(lane) -> found = 1
     :: else
     fi
 }

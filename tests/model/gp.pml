@@ -2,37 +2,41 @@
  * Readers and grace periods: reclaim_read_lock() against grace_start(), grace_scan() and grace_complete().
  *
  * What it proves
- *  G1  An object that was unlinked and then deferred is not freed while a reader that could still reach it is inside
- *      its section: one pass over the slots is enough, with numbers that never go back.
+ *  G1  An object that was unlinked and then deferred is not freed while a reader that could still reach it
+ *      is inside its section: one pass over the slots is enough, with numbers that never go back.
  *  G2  The same when a signal handler runs a section of its own at any point of lock, section or unlock.
- *  G3  The same for a lane that comes into use while a grace period runs (the mark is read after the membarrier).
- *  G4  started + 1, taken under the grace-period mutex, is a sound cookie; so is being detached by grace_start().
- *  G5  A cookie that a client takes for itself (full fence, load of started) is sound as started + 1 where stores are
- *      multi-copy atomic, and as started + 2 everywhere.
+ *  G3  The same for a lane that comes into use while a grace period runs (the mark is read after the
+ *      membarrier).
+ *  G4  started + 1, taken under the grace-period mutex, is a sound cookie; so is being detached by
+ *      grace_start().
+ *  G5  A cookie that a client takes for itself (full fence, load of started) is sound as started + 1 where
+ *      stores are multi-copy atomic, and as started + 2 everywhere.
  *  G6  Where membarrier cannot be called, a full fence in reclaim_read_lock() does its work.
- *  G7  The daemon may die at any step of a grace period: its successor adopts the numbers, and what was pending takes
- *      a fresh cookie.
+ *  G7  The daemon may die at any step of a grace period: its successor adopts the numbers, and what was
+ *      pending takes a fresh cookie.
  *  G8  Nobody gets stuck: readers, updater and grace periods all reach their end.
  *
  * What it abstracts
- *  One object, unlinked once. Two reader lanes, the second one new. A lane's ring is one word (lane.pml has all of it).
- *  A slot holds number * 4 + nest instead of number << 16 | nest. One signal. Weaker machines than x86-64 are held to
- *  the same order by the release and acquire at both ends of each word, which the C code names; only the one effect
- *  that those cannot forbid, a store that some see before others, is modelled (-DNOT_MULTICOPY).
+ *  One object, unlinked once. Two reader lanes, the second one new. A lane's ring is one word (lane.pml
+ *  has all of it). A slot holds number * 4 + nest instead of number << 16 | nest. One signal. Weaker
+ *  machines than x86-64 are held to the same order by the release and acquire at both ends of each word,
+ *  which the C code names; only the one effect that those cannot forbid, a store that some see before
+ *  others, is modelled (-DNOT_MULTICOPY).
  *
  * Sizes     -DREADERS=1|2 -DGRACE_PERIODS=n -DSECTIONS=n (of each reader) -DSIGNALS=n (to reader 0)
  * Correct   (none), -DBY_LIST, -DDAEMON_DIES, -DREADERS_FENCE -DNO_MEMBARRIER,
  *           -DCLIENT_COOKIE=1, -DCLIENT_COOKIE=2 -DNOT_MULTICOPY
  * Broken, each must be caught
- *  -DNO_MEMBARRIER                    a reader's slot is still in its store buffer while the slots are scanned
- *  -DBARRIER_FAILURE_IGNORED          the same, only sometimes
- *  -DNEST_BESIDE_SLOT                 a nesting count in a word of its own: the handler finds a count without a slot
- *  -DMARK_BEFORE_MEMBARRIER           a lane that came into use in between is not scanned
- *  -DBY_LIST -DDETACH_AFTER_START     what arrives after started = k is served by k
- *  -DCOOKIE_IS_STARTED                waits for a grace period that began before the unlink
- *  -DDAEMON_DIES -DNUMBERS_RESET      old slots look newer than the new grace period
- *  -DCLIENT_COOKIE=1 -DNOT_MULTICOPY  a reader saw the new number before the updater did
- *  -DCLIENT_COOKIE=1 -DNO_COOKIE_FENCE  the unlink is still in the updater's store buffer when it loads started
+ *  -DNO_MEMBARRIER: a reader's slot is still in its store buffer while the slots are scanned
+ *  -DBARRIER_FAILURE_IGNORED: the same, only sometimes
+ *  -DNEST_BESIDE_SLOT: a nesting count in a word of its own: the handler finds a count without a slot
+ *  -DMARK_BEFORE_MEMBARRIER: a lane that came into use in between is not scanned
+ *  -DBY_LIST -DDETACH_AFTER_START: what arrives after started = k is served by k
+ *  -DCOOKIE_IS_STARTED: waits for a grace period that began before the unlink
+ *  -DDAEMON_DIES -DNUMBERS_RESET: old slots look newer than the new grace period
+ *  -DCLIENT_COOKIE=1 -DNOT_MULTICOPY: a reader saw the new number before the updater did
+ *  -DCLIENT_COOKIE=1 -DNO_COOKIE_FENCE: the unlink is still in the updater's store buffer when it loads
+ *      started
  */
 #ifndef GRACE_PERIODS
 #define GRACE_PERIODS 3
@@ -61,7 +65,7 @@
 chan buffer_of_reader[2] = [6] of { byte, byte };
 chan buffer_of_updater = [3] of { byte, byte };
 
-byte started = 0;   /* domain, written by the daemon with the grace-period mutex held, a membarrier behind it */
+byte started = 0;   /* domain; the daemon writes it with the grace-period mutex held, then calls membarrier */
 byte completed = 0; /* domain; arriving late it only delays */
 byte cookie = 0;    /* of the page that holds the object; 0: none yet */
 bit queued = 0;     /* -DBY_LIST: the page waits for grace_start() to take it */
@@ -73,16 +77,18 @@ byte started_at_updater = 0; /* what of `started` has reached the updater's proc
 #define started_at_updater started
 #endif
 
-/* ---- Reader ---------------------------------------------------------------------------------------------------------- */
+/* ---- Reader ---------------------------------------------------------------------------------- */
 
 /*
- * `mine` is the thread's own view of its slot. Load and store are separate steps: a signal comes between, too.
+ * `mine` is the thread's own view of its slot. Load and store are separate steps: a signal may come between.
  * SLOT_STORE is the one store-release of lock and unlock.
  */
 #define SLOT_STORE(value) atomic { mine = value; STORE(buffer_of_reader[lane], SLOT(lane), mine) }
 
-/* A section takes the place where a signal may arrive as its argument, so that the handler, which none interrupts, */
-/* is the same code. */
+/*
+ * A section gets as its argument what happens where a signal may arrive. So the handler, which none
+ * interrupts, is the same code.
+ */
 #ifdef NEST_BESIDE_SLOT
 #define SECTION_ENTER(had, number, SIGNAL)                                   \
     had = nest;                                                              \
@@ -165,7 +171,7 @@ proctype Reader(byte lane; byte signals)
     od
 }
 
-/* ---- Updater and the worker that frees for it ------------------------------------------------------------------------ */
+/* ---- Updater and the worker that frees for it ------------------------------------------------ */
 
 proctype Updater()
 {
@@ -205,7 +211,7 @@ end_waiting:
 }
 #endif
 
-/* ---- Grace periods --------------------------------------------------------------------------------------------------- */
+/* ---- Grace periods --------------------------------------------------------------------------- */
 
 inline membarrier()
 {

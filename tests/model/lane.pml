@@ -1,35 +1,43 @@
 /*
- * A lane's ring: reclaim_defer_free() and lane_ring() in the client, lane_collect() and arena_sleep() in the daemon.
+ * A lane's ring: reclaim_defer_free() and lane_ring() in the client, lane_collect() and arena_sleep() in
+ * the daemon.
  *
  * What it proves
- *  L1  Every deferred object is freed, once, without another call of the client: no record, no bit that joins the open
- *      record late and no bell is missed, although the client never fences and the daemon sleeps when it saw nothing.
- *  L2  No object is freed while its owner has it: a bit is acted on once, however often the open record is looked at.
- *  L3  A double free is refused, now and for ever, if the daemon looks at it before the object is handed out again.
- *      (After that nothing can tell it from a free of somebody else's object.)
- *  L4  The daemon may die after any of its stores. Its successor replays from the cursor word; L1 to L3 still hold.
+ *  L1  Every deferred object is freed, once, without another call of the client: no record, no bit that
+ *      joins the open record late and no bell is missed, although the client never fences and the daemon
+ *      sleeps when it saw nothing.
+ *  L2  No object is freed while its owner has it: a bit is acted on once, however often the open record is
+ *      looked at.
+ *  L3  A double free is refused, now and for ever, if the daemon looks at it before the object is handed
+ *      out again. (After that nothing can tell it from a free of somebody else's object.)
+ *  L4  The daemon may die after any of its stores. Its successor replays from the cursor word; L1 to L3
+ *      still hold.
  *  L5  A full ring is a wait for a collect, and it ends.
- *  L6  Where membarrier cannot be called, full fences before the client's loads of `want` and `sleeps` do its work.
+ *  L6  Where membarrier cannot be called, full fences before the client's loads of `want` and `sleeps` do
+ *      its work.
  *
  * What it abstracts
- *  Three objects: two in block 1, so that a record can hold both, one in block 2. Hand-out is one step (mag.pml), a grace
- *  period is one step at any time once a bit is pending (gp.pml), waiting is a condition (wait.pml). Times: the awake
- *  daemon looks again whenever it likes. Whenever nothing can move any more, all must be freed.
+ *  Three objects: two in block 1, so that a record can hold both, one in block 2. Hand-out is one step
+ *  (mag.pml), a grace period is one step at any time once a bit is pending (gp.pml), waiting is a
+ *  condition (wait.pml). Times: the awake daemon looks again whenever it likes. Whenever nothing can move
+ *  any more, all must be freed.
  *
- * Sizes     -DDEFERS=n -DRING_RECORDS=n (at least 2) -DDEATHS=n (of the daemon) -DOBJECTS=2|3 (3: two share a block)
+ * Sizes     -DDEFERS=n -DRING_RECORDS=n (at least 2) -DDEATHS=n (of the daemon) -DOBJECTS=2|3 (3: two share
+ *           a block)
  * Correct   (none), -DDEATHS=n, -DDOUBLE_FREE, -DCLIENT_FENCES -DNO_MEMBARRIER
  * Broken, each must be caught
- *  -DNO_MEMBARRIER                  the record is still in the client's store buffer while the daemon falls asleep
- *  -DLOOK_AT_BELL_ONLY              before it sleeps, the daemon looks at the bell and not at the records
- *  -DNO_LOOK_AT_BELL                before it sleeps, it looks at the records and not at the bell
- *  -DRING_ON_NEW_RECORD_ONLY        a bit that joins an already collected open record is not announced
- *  -DOPEN_RECORD_NOT_CLOSED         a bit already set in the open record does not begin a new one
- *  -DRECORD_BEFORE_HEAD             the record is loaded before the head that covers it
- *  -DSEEN_ACCEPTED_ONLY -DDOUBLE_FREE  a refused bit is not remembered and is tried again later
- *  -DDEATHS=1 -DCURSOR_TWO_WORDS    index and seen stored one after the other
- *  -DDEATHS=1 -DCURSOR_BEFORE_TRUTH the cursor moves before the bits are pending
- *  -DDEATHS=1 -DTAIL_BEFORE_CURSOR  the client reuses a record that the successor will replay
- *  -DDEATHS=1 -DEXPIRE_BEFORE_REPLAY  what the predecessor collected is freed before the ring is replayed
+ *  -DNO_MEMBARRIER: the record is still in the client's store buffer while the daemon falls asleep
+ *  -DLOOK_AT_BELL_ONLY: before it sleeps, the daemon looks at the bell and not at the records
+ *  -DNO_LOOK_AT_BELL: before it sleeps, it looks at the records and not at the bell
+ *  -DRING_ON_NEW_RECORD_ONLY: a bit that joins an already collected open record is not announced
+ *  -DOPEN_RECORD_NOT_CLOSED: a bit already set in the open record does not begin a new one
+ *  -DRECORD_BEFORE_HEAD: the record is loaded before the head that covers it
+ *  -DSEEN_ACCEPTED_ONLY -DDOUBLE_FREE: a refused bit is not remembered and is tried again later
+ *  -DDEATHS=1 -DCURSOR_TWO_WORDS: index and seen stored one after the other
+ *  -DDEATHS=1 -DCURSOR_BEFORE_TRUTH: the cursor moves before the bits are pending
+ *  -DDEATHS=1 -DTAIL_BEFORE_TRUTH: the client reuses a record that nobody has acted on
+ *  -DDEATHS=1 -DTAIL_BEFORE_CURSOR: the client reuses a record that the successor will replay
+ *  -DDEATHS=1 -DEXPIRE_BEFORE_REPLAY: what the predecessor collected is freed before the ring is replayed
  */
 #ifndef DEFERS
 #define DEFERS 4
@@ -56,13 +64,13 @@
 
 chan buffer = [8] of { byte, byte }; /* of the client */
 
-/* Lane and domain, the daemon's words. want and sleeps have the membarrier behind them; a late tail only delays. */
+/* The daemon's words. want and sleeps have the membarrier behind them; a late tail only delays. */
 byte tail = 0;
 byte want = 1;
 bit sleeps = 0;
 bit event = 0; /* the eventfd */
 
-/* State: what a successor finds. One truth word a block (block 0 is none), one cursor word (two parts) a lane. */
+/* State: what a successor finds. One truth word a block (block 0 is none), one cursor word in two parts. */
 byte out[3];
 byte pending[3];
 byte cursor_index = 0;
@@ -72,7 +80,7 @@ byte owned[3]; /* ghost: what the client has and may use */
 byte freed_early, lost; /* ghosts, always 0 */
 
 #ifdef DOUBLE_FREE
-/* ghost: the record of the second free, until the daemon's cursor has dealt with it; so long nobody gets the object */
+/* ghost: the second free's record, until the cursor has dealt with it; so long nobody gets the object */
 bit doubled = 0;
 bit double_in_flight = 0;
 byte double_index, double_block, double_mask;
@@ -84,7 +92,7 @@ byte double_index, double_block, double_mask;
 #define DOUBLE_IS_DEALT_WITH skip
 #endif
 
-/* ---- Client ---------------------------------------------------------------------------------------------------------- */
+/* ---- Client ---------------------------------------------------------------------------------- */
 
 inline lane_ring()
 {
@@ -149,7 +157,8 @@ inline give_up(block, mask)
 #ifdef DOUBLE_FREE
     if
     :: atomic {
-        !doubled -> doubled = 1; /* the client's bug: once more; the bit is set in the open record, so a new one begins */
+        /* the client's bug: once more; the bit is set in the open record, so a new one begins */
+        !doubled -> doubled = 1;
         double_in_flight = 1; double_index = head; double_block = block; double_mask = mask };
         reclaim_defer_free(block, mask)
     :: skip
@@ -159,7 +168,8 @@ inline give_up(block, mask)
 
 #define CAN_GIVE_UP(block, mask) (defers < DEFERS && (owned[block] & (mask)))
 #define CAN_GET(block, mask) (defers < DEFERS && !(out[block] & (mask)) && MAY_BE_GIVEN(block, mask))
-#define GET(block, mask) out[block] = out[block] | (mask); owned[block] = owned[block] | (mask) /* reclaim_alloc() */
+/* reclaim_alloc() */
+#define GET(block, mask) out[block] = out[block] | (mask); owned[block] = owned[block] | (mask)
 
 proctype Client()
 {
@@ -185,7 +195,7 @@ proctype Client()
     od
 }
 
-/* ---- Daemon ---------------------------------------------------------------------------------------------------------- */
+/* ---- Daemon ---------------------------------------------------------------------------------- */
 
 #define MAY_DIE if :: atomic { deaths < DEATHS -> deaths++; goto successor } :: skip fi
 
@@ -248,6 +258,9 @@ inline lane_collect()
         MAY_DIE;
         truth_accept();
 #else
+#ifdef TAIL_BEFORE_TRUTH
+        if :: closed -> tail = cursor_index + 1; MAY_DIE :: else fi;
+#endif
         truth_accept();
         MAY_DIE;
 #ifdef TAIL_BEFORE_CURSOR

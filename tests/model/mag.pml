@@ -1,37 +1,43 @@
 /*
- * A lane's magazine: lane_refill(), lane_recover() and lane_bury() in the daemon, reclaim_alloc() and reclaim_free() in
- * a client that may be killed after any of its stores, while the daemon may die after any of its own.
+ * A lane's magazine: lane_refill(), lane_recover() and lane_bury() in the daemon, reclaim_alloc() and
+ * reclaim_free() in a client that may be killed after any of its stores, while the daemon may die after any
+ * of its own.
  *
  * What it proves
- *  M1  No object is handed out twice, and none is freed that is published, held, or in the magazine of a living client.
+ *  M1  No object is handed out twice, and none is freed that is published, held, or in the magazine of a
+ *      living client.
  *  M2  Without a kill nothing is lost: what is out is published, held, deferred, pending or in the magazine.
- *  M3  With a kill, what is lost is what the client held privately at that instant, and nothing else. What was in `cur`
- *      or the rest of the magazine comes back, after a grace period.
+ *  M3  With a kill, what is lost is what the client held privately at that instant, and nothing else. What
+ *      was in `cur` or the rest of the magazine comes back, after a grace period.
  *  M4  What the state says a living lane was given, the lane can see.
  *  M5  M1 to M4 hold when the daemon dies at any step of a refill, a burial or a recovery.
  *
  * What it abstracts
- *  Three objects: two in block 1, one in block 2. The ring is a set (lane.pml), a grace period is one step at any time
- *  once a bit is pending (gp.pml). The client has no store buffer: its stores reach memory in order whether or not it
- *  lives, and what the daemon sees late of a living lane only makes it refill less. `tail` of a dead lane is taken as
- *  honest: the bounds check on it is plain code, tested with tables. Whatever is free may at any time be handed to
- *  another client, which publishes it for good. The note of unpublished objects (reclaim_new) is not here.
+ *  Three objects: two in block 1, one in block 2. The ring is a set (lane.pml), a grace period is one
+ *  step at any time once a bit is pending (gp.pml). The client has no store buffer: its stores reach
+ *  memory in order whether or not it lives, and what the daemon sees late of a living lane only makes it
+ *  refill less. `tail` of a dead lane is taken as honest: the bounds check on it is plain code, tested
+ *  with tables. Whatever is free may at any time be handed to another client, which publishes it for
+ *  good. The note of unpublished objects (reclaim_new) is not here.
  *
  * Sizes     -DOPERATIONS=n (of the client) -DDEATHS=n (of the daemon) -DMAGAZINE_WORDS=n (at least 2)
  * Correct   with any sizes
  * Broken, each must be caught
- *  -DTAIL_BEFORE_CUR                killed in between, the word is neither in the magazine nor in cur
- *  -DUSED_BEFORE_CLEARED            killed in between, an object that others can see comes back
- *  -DUSED_BEFORE_TAIL               the same for the first object of a word
- *  -DFREED_INTO_ANY_CUR             reclaim_free() puts into cur a bit that is not of cur's word: not in the shadow
- *  -DSHADOW_OF_CUR_REUSED           a refill into the last free place overwrites the shadow of the word that is in cur
- *  -DDEATHS=1 -DNO_INTENT           out without a magazine word: lost
- *  -DDEATHS=1 -DMAGAZINE_BEFORE_TRUTH  handed out, and free for others as well
- *  -DDEATHS=1 -DREDO_ALWAYS         recovery redoes a refill that was over
- *  -DDEATHS=1 -DINTENT_NOT_CLEARED  the same, by an intent that nobody took back
- *  -DDEATHS=1 -DHEAD_NOT_PUBLISHED  recovery forgets the last store of a refill whose intent is cleared
- *  -DDEATHS=1 -DEXPIRED_BEFORE_BURIED  what a burial returned is free before the lane is marked: buried twice
- *  -DDEATHS=1 -DEXPIRED_BEFORE_BURIAL_ENDS  the successor frees before it has finished its predecessor's burial
+ *  -DTAIL_BEFORE_CUR: killed in between, the word is neither in the magazine nor in cur
+ *  -DUSED_BEFORE_CLEARED: killed in between, an object that others can see comes back
+ *  -DUSED_BEFORE_TAIL: the same for the first object of a word
+ *  -DFREED_INTO_ANY_CUR: reclaim_free() puts into cur a bit that is not of cur's word: not in the shadow
+ *  -DSHADOW_OF_CUR_REUSED: a refill into the last free place overwrites the shadow of the word that is in
+ *      cur
+ *  -DDEATHS=1 -DNO_INTENT: out without a magazine word: lost
+ *  -DDEATHS=1 -DMAGAZINE_BEFORE_TRUTH: handed out, and free for others as well
+ *  -DDEATHS=1 -DREDO_ALWAYS: recovery redoes a refill that was over
+ *  -DDEATHS=1 -DINTENT_NOT_CLEARED: the same, by an intent that nobody took back
+ *  -DDEATHS=1 -DHEAD_NOT_PUBLISHED: recovery forgets the last store of a refill whose intent is cleared
+ *  -DDEATHS=1 -DEXPIRED_BEFORE_BURIED: what a burial returned is free before the lane is marked: buried
+ *      twice
+ *  -DDEATHS=1 -DEXPIRED_BEFORE_BURIAL_ENDS: the successor frees before it has finished its predecessor's
+ *      burial
  */
 #ifndef OPERATIONS
 #define OPERATIONS 4
@@ -72,7 +78,7 @@ byte others[3];    /* published by another client, which keeps it so */
 bit killed = 0;
 byte freed_early, handed_out_twice, lost, undone; /* always 0 */
 
-/* ---- Client ---------------------------------------------------------------------------------------------------------- */
+/* ---- Client ---------------------------------------------------------------------------------- */
 
 #define MAY_BE_KILLED if :: killed = 1; goto gone :: skip fi
 
@@ -87,7 +93,7 @@ inline take(which_block, which_mask)
     held[block] = held[block] | mask
 }
 
-/* The next word: its first object goes to the caller, the rest into cur, and only then may the word be overwritten. */
+/* The next word: its first object to the caller, the rest into cur; only then may the word be overwritten. */
 inline magazine_next()
 {
     word = magazine[tail % MAGAZINE_WORDS];
@@ -95,7 +101,8 @@ inline magazine_next()
     tail++; MAY_BE_KILLED;
     atomic { origin = word; cur = word & ~LOWEST(MASK(word)); take(BLOCK(word), LOWEST(MASK(word))) };
 #elif defined(USED_BEFORE_TAIL)
-    atomic { origin = word; cur = word & ~LOWEST(MASK(word)); take(BLOCK(word), LOWEST(MASK(word))) }; MAY_BE_KILLED;
+    atomic { origin = word; cur = word & ~LOWEST(MASK(word)); take(BLOCK(word), LOWEST(MASK(word))) };
+    MAY_BE_KILLED;
     publish(); MAY_BE_KILLED;
     tail++;
 #else
@@ -135,7 +142,7 @@ inline publish()
 #define BACK_INTO_CUR (BLOCK(cur) == block && (MASK(origin) & mask))
 #endif
 
-/* Never published: back to where it came from if that word is still the current one, else through the ring. */
+/* Never published: back to where it came from if that word is still in use, else through the ring. */
 inline reclaim_free()
 {
     if
@@ -197,7 +204,7 @@ gone:
     skip
 }
 
-/* ---- Daemon ---------------------------------------------------------------------------------------------------------- */
+/* ---- Daemon ---------------------------------------------------------------------------------- */
 
 #define MAY_DIE if :: atomic { deaths < DEATHS -> deaths++; goto successor } :: skip fi
 
@@ -205,7 +212,8 @@ gone:
 #define ANY_FREE (FREE(1, 3) || FREE(2, 1))
 
 #define GIVE_TO_OTHERS(block, mask) \
-    out[block] = out[block] | (mask); published[block] = published[block] | (mask); others[block] = others[block] | (mask)
+    out[block] = out[block] | (mask); \
+    published[block] = published[block] | (mask); others[block] = others[block] | (mask)
 
 /* One store to a truth word: hand out; accept as pending. */
 #define TRUTH_OUT(word) out[BLOCK(word)] = out[BLOCK(word)] | MASK(word)
@@ -317,7 +325,8 @@ inline lane_collect(block)
 }
 
 /* In the magazine of the client, as a mask of the block. */
-#define OUTSTANDING(index, block) ((index) < state_head -> IN_BLOCK(shadow[(index) % MAGAZINE_WORDS], block) : 0)
+#define OUTSTANDING(index, block) \
+    ((index) < state_head -> IN_BLOCK(shadow[(index) % MAGAZINE_WORDS], block) : 0)
 #define IN_MAGAZINE(block) \
     (IN_BLOCK(cur, block) | OUTSTANDING(tail, block) | OUTSTANDING(tail + 1, block))
 
@@ -362,7 +371,7 @@ end_idle:
 
 #define ACCOUNTED_FOR(block) (published[block] | held[block] | (killed -> 0 : IN_MAGAZINE(block)))
 
-/* When nothing can move: what is out and not accounted for is lost. `held` of a killed client is the loss that is allowed. */
+/* When nothing can move, what is out and not accounted for is lost. What a killed client held may be lost. */
 proctype Quiescence()
 {
 end_waiting:

@@ -1,27 +1,30 @@
 /*
- * Giving free pages back: purge_begin() and purge_end() by the worker that owns the arena, purge_punch() by the purge
- * worker, and the hand-out that competes with them.
+ * Giving free pages back: purge_begin() and purge_end() by the worker that owns the arena, purge_punch() by
+ * the purge worker, and the hand-out that competes with them.
  *
  * What it proves
  *  P1  What is handed out has memory behind it and keeps its contents: no hole is punched under an owner.
  *  P2  The backed bit never claims memory that is not there.
- *  P3  The daemon may die at any step of hand-out or purge: the successor takes PURGING for free and not backed.
+ *  P3  The daemon may die at any step of hand-out or purge: the successor takes PURGING for free and not
+ *      backed.
  *  P4  No page stays PURGING for ever.
  *  P5  A client that touches a free page (and so makes memory be there again) changes none of this.
  *
  * What it abstracts
- *  One run of pages with one bit each of purging, backed and out, whose stores survive the daemon in program order. Which
- *  pages make a hole, and when, is plain code, tested with tables. Both workers are threads of one process: they die
- *  together, and a successor starts when its predecessor is proven dead.
+ *  One run of pages with one bit each of purging, backed and out, whose stores survive the daemon in
+ *  program order. Which pages make a hole, and when, is plain code, tested with tables. Both workers are
+ *  threads of one process: they die together, and a successor starts when its predecessor is proven dead.
  *
  * Sizes     -DHANDOUTS=n -DDEATHS=n (of the daemon)
- * Correct   (none); also -DBACKED_CLEARED_LATE alone and -DRESTART_KEEPS_BACKED alone: each is the other's safety net
+ * Correct   (none); also -DBACKED_CLEARED_LATE alone and -DRESTART_KEEPS_BACKED alone: each is the other's
+ *           safety net
  * Broken, each must be caught
- *  -DNO_PURGING_MARK                              the page is handed out between the request and the hole
- *  -DDEATHS=1 -DBACKED_BEFORE_PAGES               backed without memory behind it
- *  -DDEATHS=1 -DBACKED_CLEARED_LATE -DRESTART_KEEPS_BACKED   the same, by a purge that nobody finished
- *  -DDEATHS=1 -DRESTART_KEEPS_PURGING             out of reach for ever
- *  -DDEATHS=1 -DPREDECESSOR_NOT_DEAD              the predecessor's purge worker punches what the successor handed out
+ *  -DNO_PURGING_MARK: the page is handed out between the request and the hole
+ *  -DDEATHS=1 -DBACKED_BEFORE_PAGES: backed without memory behind it
+ *  -DDEATHS=1 -DBACKED_CLEARED_LATE -DRESTART_KEEPS_BACKED: the same, by a purge that nobody finished
+ *  -DDEATHS=1 -DRESTART_KEEPS_PURGING: out of reach for ever
+ *  -DDEATHS=1 -DPREDECESSOR_NOT_DEAD: the predecessor's purge worker punches what the successor handed
+ *      out
  */
 #ifndef HANDOUTS
 #define HANDOUTS 4
@@ -57,7 +60,7 @@ byte deaths = 0; /* also tells one daemon from the next */
 #endif
 #define MAY_DIE if :: atomic { deaths < DEATHS -> deaths++; ITS_QUEUE_DIES; goto successor } :: skip fi
 
-/* ---- The worker that owns the arena ---------------------------------------------------------------------------------- */
+/* ---- The worker that owns the arena ---------------------------------------------------------- */
 
 /* heap_reserve() up to the truth's out bit */
 inline hand_out()
@@ -70,7 +73,7 @@ inline hand_out()
         backed = 1; MAY_DIE;
         memory_is_there = 1; MAY_DIE
 #else
-        memory_is_there = 1; MAY_DIE; /* the call that backs; a failure is an error to the caller, not a step */
+        memory_is_there = 1; MAY_DIE; /* the call that backs */
         backed = 1; MAY_DIE
 #endif
     fi;
@@ -129,7 +132,7 @@ end_idle:
     od
 }
 
-/* ---- The purge worker, and a client that does not keep its hands off -------------------------------------------------- */
+/* ---- The purge worker, and a client that does not keep its hands off ------------------------- */
 
 proctype Purger()
 {

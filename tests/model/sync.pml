@@ -1,29 +1,31 @@
 /*
- * Those who wait for a grace period, on three lists: sync_call() puts them on `curr`, sync_detach() takes that list whole
- * as `wait` when a grace period starts, sync_complete() at its end wakes some of them itself and hands the others to a
- * worker as `done`.
+ * Those who wait for a grace period, on three lists: sync_call() puts them on `curr`, sync_detach() takes
+ * that list whole as `wait` when a grace period starts, sync_complete() at its end wakes some of them
+ * itself and hands the others to a worker as `done`.
  *
  * What it proves
  *  S1  No waiter is completed by a grace period that began before it called, and none twice.
  *  S2  Every waiter is completed.
- *  S3  A waiter may call again the instant it is completed: neither walk follows a link that it has reused since.
- *  S4  S1 to S3 hold whatever wake-from-gp, wake-direct and wake-flood choose: the grace-period thread wakes any number.
+ *  S3  A waiter may call again the instant it is completed: neither walk follows a link that it has reused
+ *      since.
+ *  S4  S1 to S3 hold whatever wake-from-gp, wake-direct and wake-flood choose: the grace-period thread
+ *      wakes any number.
  *  S5  The daemon may die at any step: its successor puts every open ticket on `curr`.
  *
  * What it abstracts
- *  Readers: a grace period is two numbers (gp.pml). How a ticket arrives and how its thread sleeps is wait.pml's. One
- *  link a waiter serves all three lists, which is stricter than separate nodes. A call pushes with the grace-period mutex
- *  held, in one step, and so is the start.
+ *  Readers: a grace period is two numbers (gp.pml). How a ticket arrives and how its thread sleeps is
+ *  wait.pml's. One link a waiter serves all three lists, which is stricter than separate nodes. A call
+ *  pushes with the grace-period mutex held, in one step, and so is the start.
  *
  * Sizes     -DWAITERS=2|3 -DCALLS=n (of each) -DDEATHS=n (of the daemon)
  * Correct   with any sizes
  * Broken, each must be caught
- *  -DDETACH_AFTER_START     who calls between the new number and the detaching is completed by that number
- *  -DDETACH_AT_END          those on `curr` at the end of a grace period are taken for its waiters
- *  -DNEXT_READ_AFTER_WAKE   the walk goes on from a waiter that is already on the next list
- *  -DSEGMENT_SHARED         those that are woken directly stay linked in what the worker walks
- *  -DDONE_OVERWRITTEN       a second grace period ends before the worker has come to the first one's waiters
- *  -DDEATHS=1 -DTICKETS_FORGOTTEN  waiters of the predecessor are on no list
+ *  -DDETACH_AFTER_START: who calls between the new number and the detaching is completed by that number
+ *  -DDETACH_AT_END: those on `curr` at the end of a grace period are taken for its waiters
+ *  -DNEXT_READ_AFTER_WAKE: the walk goes on from a waiter that is already on the next list
+ *  -DSEGMENT_SHARED: those that are woken directly stay linked in what the worker walks
+ *  -DDONE_OVERWRITTEN: a second grace period ends before the worker has come to the first one's waiters
+ *  -DDEATHS=1 -DTICKETS_FORGOTTEN: waiters of the predecessor are on no list
  */
 #ifndef WAITERS
 #define WAITERS 3
@@ -74,7 +76,7 @@ inline wake(waiter)
 
 #define MAY_DIE if :: deaths < DEATHS -> goto successor :: skip fi
 
-/* ---- Grace-period thread --------------------------------------------------------------------------------------------- */
+/* ---- Grace-period thread --------------------------------------------------------------------- */
 
 inline sync_detach()
 {
@@ -170,7 +172,7 @@ end_idle:
     od
 }
 
-/* ---- Worker ---------------------------------------------------------------------------------------------------------- */
+/* ---- Worker ---------------------------------------------------------------------------------- */
 
 #define UNLESS_DEAD(step)                                                                       \
     if                                                                                          \
@@ -179,7 +181,8 @@ end_idle:
     fi
 
 #ifdef SEGMENT_SHARED
-#define WAKE_IF_NOT_YET if :: open[waiter] -> wake(waiter) :: else fi /* the others have been woken directly */
+/* The others have been woken directly. */
+#define WAKE_IF_NOT_YET if :: open[waiter] -> wake(waiter) :: else fi
 #else
 #define WAKE_IF_NOT_YET wake(waiter)
 #endif

@@ -2,26 +2,29 @@
  * Waiting on a futex: lane_wait() in the client, lane_wake() in the daemon.
  *
  * What it proves
- *  W1  No wake-up is lost: whoever waits for progress that the daemon has made goes on, without help of a time-out.
+ *  W1  No wake-up is lost: whoever waits for progress that the daemon has made goes on, without help of a
+ *      time-out.
  *  W2  The same round after round, although `waiting` is taken back lazily and may be stale either way.
- *  W3  The daemon may die after any of its steps: its successor makes or finds the progress and wakes every lane.
+ *  W3  The daemon may die after any of its steps: its successor makes or finds the progress and wakes every
+ *      lane.
  *  W4  A ticket needs no sequence word: the word that says "done" is what the thread sleeps on (-DTICKET).
  *
  * What it abstracts
- *  One lane, one thing to wait for at a time: `progress` stands for the ring's tail, a magazine's head, an answer, a
- *  ticket. How the daemon learns of the wish is lane.pml's and doze.pml's matter: here it always does. FUTEX_WAIT
- *  compares and goes to sleep in one step, behind a full fence; FUTEX_WAKE is a system call that empties the store buffer.
- *  The time-out of each real turn is not here: it is for a daemon that is gone for good.
+ *  One lane, one thing to wait for at a time: `progress` stands for the ring's tail, a magazine's head,
+ *  an answer, a ticket. How the daemon learns of the wish is lane.pml's and doze.pml's matter: here it
+ *  always does. FUTEX_WAIT compares and goes to sleep in one step, behind a full fence; FUTEX_WAKE is a
+ *  system call that empties the store buffer. The time-out of each real turn is not here: it is for a
+ *  daemon that is gone for good.
  *
  * Sizes     -DROUNDS=n -DDEATHS=n (of the daemon)
  * Correct   (none), -DTICKET
  * Broken, each must be caught
- *  -DNO_DAEMON_FENCE          progress is still in the daemon's store buffer when it loads `waiting`
- *  -DNO_CLIENT_FENCE          `waiting` is still in the client's store buffer when it looks at the progress
- *  -DWAKE_READ_AFTER_LOOK     the sequence is read after the look: it may already be that of the wake-up
- *  -DSEQUENCE_NOT_MOVED       a wake-up between look and FUTEX_WAIT leaves no trace
- *  -DTICKET -DNO_DAEMON_FENCE    the same for a ticket
- *  -DDEATHS=1 -DNO_WAKE_AT_RESTART  the predecessor died between progress and wake-up
+ *  -DNO_DAEMON_FENCE: progress is still in the daemon's store buffer when it loads `waiting`
+ *  -DNO_CLIENT_FENCE: `waiting` is still in the client's store buffer when it looks at the progress
+ *  -DWAKE_READ_AFTER_LOOK: the sequence is read after the look: it may already be that of the wake-up
+ *  -DSEQUENCE_NOT_MOVED: a wake-up between look and FUTEX_WAIT leaves no trace
+ *  -DTICKET -DNO_DAEMON_FENCE: the same for a ticket
+ *  -DDEATHS=1 -DNO_WAKE_AT_RESTART: the predecessor died between progress and wake-up
  */
 #ifndef ROUNDS
 #define ROUNDS 3
@@ -48,7 +51,7 @@ chan buffer_of_daemon = [4] of { byte, byte };
 byte asked = 0;    /* what the client waits for; it has rung */
 bit asleep = 0;    /* in FUTEX_WAIT */
 
-/* ---- Client ---------------------------------------------------------------------------------------------------------- */
+/* ---- Client ---------------------------------------------------------------------------------- */
 
 inline lane_wait()
 {
@@ -92,7 +95,7 @@ proctype Client()
     od
 }
 
-/* ---- Daemon ---------------------------------------------------------------------------------------------------------- */
+/* ---- Daemon ---------------------------------------------------------------------------------- */
 
 #define MAY_DIE if :: atomic { deaths < DEATHS -> deaths++; goto successor } :: skip fi
 
