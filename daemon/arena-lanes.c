@@ -17,15 +17,14 @@
 #include "manager.h"
 
 #define RECORDS_A_LOOK ABI_RING_RECORDS
+#define CHAIN_A_LOOK 4096u /* objects of a chain: each is a cache miss or two */
 #define IDLE_LOOKS 64u /* a lane with nothing for so many looks is looked at only when all are */
 #define MAGAZINE_BYTES_MAX (512u << 10)
 #define MAGAZINE_ARENA_SHARE 16u /* all lanes' magazines of a class together: this part of the arena */
 #define REFUSED_LOG_USEC 10000000u
 #define REFUSED_LOG_BURST 3u
 
-/* ---- Life
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- Life ---- */
 
 static int lanes_append(struct arena *a, struct client_lane *cl)
 {
@@ -196,9 +195,7 @@ static void lane_end(struct pass *pass, struct client_lane *cl)
         cl->client->on_free(a, cl->client); /* may drop the arena's reference to it: the last thing here */
 }
 
-/* ---- Collect
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- Collect ---- */
 
 /* Counted always, told at a bounded rate. */
 static void client_count_refused(struct pass *pass, struct client *c)
@@ -277,6 +274,22 @@ static void lane_evict(struct client_lane *cl)
     cl->active = true;
 }
 
+/* The ring, then what did not fit in it. */
+static int lane_take_all(struct pass *pass, struct client_lane *cl)
+{
+    struct arena *a = pass->arena;
+    struct lane_look look;
+    int r = lane_take(pass, cl);
+
+    if (r < 0 || !lane_has_chain(&cl->lane))
+        return r;
+    r = lane_chain_collect(&cl->lane, a->heap, &a->pending, a->base, CHAIN_A_LOOK, &look);
+    pass->found = true;
+    cl->idle_looks = 0;
+    client_count_refused(pass, cl->client);
+    return r;
+}
+
 static void lane_look_live(struct pass *pass, struct client_lane *cl, bool all)
 {
     if ((all || cl->lost) &&
@@ -289,7 +302,7 @@ static void lane_look_live(struct pass *pass, struct client_lane *cl, bool all)
         return;
     }
     if (!cl->lane.quarantined && !lane_is_over_limit(pass, cl))
-        (void)lane_take(pass, cl);
+        (void)lane_take_all(pass, cl);
 }
 
 /* A gone owner's ring is emptied whatever its limit: nobody adds to it. */
@@ -298,9 +311,9 @@ static void lane_look_doomed(struct pass *pass, struct client_lane *cl)
     struct arena *a = pass->arena;
 
     pass->found = true;
-    if (!cl->lane.quarantined && lane_take(pass, cl) == -ENOBUFS)
+    if (!cl->lane.quarantined && lane_take_all(pass, cl) == -ENOBUFS)
         return; /* starved: after the sweep */
-    if (!cl->lane.quarantined && lane_has_records(&cl->lane))
+    if (!cl->lane.quarantined && (lane_has_records(&cl->lane) || lane_has_chain(&cl->lane)))
         return; /* more than one look takes */
     if (lane_bury(&cl->lane, a->heap, &a->pending) < 0)
         return;
@@ -334,6 +347,15 @@ void arena_look_at_lanes(struct pass *pass, bool all)
             lane_look(pass, a->lanes[i], all);
 }
 
+/* All that it has now. Its own thread may add without end, so what the chain holds is bounded by its count of now. */
+static void lane_take_to_the_end(struct pass *pass, struct client_lane *cl)
+{
+    uint32_t until = load_acquire(&cl->lane.shared->chain_count); /* pairs with reclaim_defer_free_head() */
+
+    while (lane_take_all(pass, cl) == 0 && (int32_t)(until - cl->lane.state->chain_seen) > 0 && lane_has_chain(&cl->lane))
+        ;
+}
+
 void arena_collect_everything(struct pass *pass)
 {
     struct arena *a = pass->arena;
@@ -341,12 +363,10 @@ void arena_collect_everything(struct pass *pass)
     for (uint32_t i = 0; i < a->n_lanes; i++)
         if (a->lanes[i]->life == LANE_LIVE && !a->lanes[i]->lane.quarantined &&
             !load_relaxed(&a->lanes[i]->client->evicted))
-            (void)lane_take(pass, a->lanes[i]);
+            lane_take_to_the_end(pass, a->lanes[i]);
 }
 
-/* ---- Fill and answer
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- Fill and answer ---- */
 
 static uint64_t magazine_bytes(const struct arena *a)
 {
@@ -438,9 +458,7 @@ void arena_fill_lanes(struct pass *pass)
     }
 }
 
-/* ---- Wake, sleep
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- Wake, sleep ---- */
 
 /* Spin: tests/model/wait.pml. */
 static bool lane_wake(struct lane *l)
@@ -486,7 +504,7 @@ static bool lane_wants_more(const struct client_lane *cl, bool asleep)
         return false;
     if (cl->lane.quarantined || load_relaxed(&cl->client->evicted) || cl->lane.shared->over_limit)
         return false;
-    return lane_has_records(&cl->lane) || (asleep && lane_has_rung(&cl->lane)) || lane_is_low(&cl->lane) ||
+    return lane_has_records(&cl->lane) || lane_has_chain(&cl->lane) || (asleep && lane_has_rung(&cl->lane)) || lane_is_low(&cl->lane) ||
            (cl->ask_cookie == 0 && lane_ask(&cl->lane, &class_index, &pages, &flags, &sequence));
 }
 
@@ -498,9 +516,7 @@ bool arena_lanes_want_more(struct arena *a, bool asleep)
     return false;
 }
 
-/* ---- Roots
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Roots ---- */
 
 static int root_find(const struct state *s, const char *name)
 {

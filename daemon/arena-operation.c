@@ -15,9 +15,7 @@
 
 #define COMPLAINTS_MAX 1000u
 
-/* ---- Barrier
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- Barrier ---- */
 
 /* Everything deferred up to now gets a cookie, and a batch at once. */
 static void barrier_begin(struct pass *pass, struct barrier *b)
@@ -70,9 +68,7 @@ static void serve_barriers(struct pass *pass)
     }
 }
 
-/* ---- Operations
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- Operations ---- */
 
 void operation_free(struct operation *op)
 {

@@ -3,8 +3,9 @@
  * One pass over an arena: what its worker does in order, and when it comes back. See arena-work.h.
  *
  *   awake    something was found: look again after a nap, which follows how fast rings and magazines are used
- * up dozing   nothing for two looks, but objects are pending: until the drain timer, a flood, a low magazine
- * or a waiter asleep   nothing is pending: until somebody rings; no timer but for lazy pages
+ *   dozing   nothing for two looks, but objects are pending: until the drain timer, a flood, a low magazine or
+ *            a waiter
+ *   asleep   nothing is pending: until somebody rings; no timer but for lazy pages
  */
 #include "arena-work.h"
 #include "basic/macro.h"

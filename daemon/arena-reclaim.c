@@ -45,8 +45,7 @@ uint64_t arena_oldest_cookie(struct arena *a)
     return oldest;
 }
 
-/* ---- batching = no: one entry an object
- * ------------------------------------------------------------------------------ */
+/* ---- batching = no: one entry an object ---- */
 
 struct single {
     struct callback callback;
@@ -112,8 +111,7 @@ static unsigned expire_to_singles(struct pass *pass)
     return n;
 }
 
-/* ---- gp-wait = callback: one entry a batch
- * ----------------------------------------------------------------------------- */
+/* ---- gp-wait = callback: one entry a batch ---- */
 
 static void batch_run(struct callback *callback)
 {
@@ -147,8 +145,7 @@ static unsigned expire_to_callbacks(struct pass *pass)
     return n;
 }
 
-/* ---- Expiry, drain, starvation
- * ------------------------------------------------------------------------------------------ */
+/* ---- Expiry, drain, starvation ---- */
 
 /* P3 of pending: every page is gone, one grace period has passed since the last bit was taken: free all
  * pending bits. */
@@ -219,9 +216,7 @@ void arena_drain(struct pass *pass)
     arena_want_cookie(a, batch->cookie, false);
 }
 
-/* ---- Purge
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- Purge ---- */
 
 static bool purge_queue(struct arena *a)
 {

@@ -110,8 +110,8 @@ struct arena {
 
     struct __cds_wfcq_head jobs_head __attribute__((aligned(64)));
     struct cds_wfcq_tail jobs_tail __attribute__((aligned(64)));
-    struct __cds_wfs_stack
-        rung; /* clients who rang, each with a reference: their lanes are looked at in the next pass */
+    /* clients who rang, each with a reference: their lanes are looked at in the next pass */
+    struct __cds_wfs_stack rung;
     uint32_t look_at_all;   /* any thread: something is wrong with some lane: look at every one */
     uint64_t charged_bytes; /* of this arena in user->backed_bytes; worker */
     uint32_t removing;      /* main */

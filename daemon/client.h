@@ -113,8 +113,8 @@ struct client {
 
     uint32_t n_marked; /* lanes ever given: only grows; worker, release; pairs with grace_scan() */
     uint32_t n_live;   /* lanes given now; worker */
-    struct client_lane *
-        *lanes; /* [n_lanes]; entries are set once; worker, release; pairs with client_lane_at() */
+    /* [n_lanes]; entries are set once; worker, release; pairs with client_lane_at() */
+    struct client_lane **lanes;
     struct account account; /* worker; charged by pages */
 
     struct cds_wfs_node rung_node; /* arena_ring() */

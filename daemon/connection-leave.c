@@ -108,9 +108,7 @@ void connections_sweep_dead(struct connections *cs)
             client_died(c);
 }
 
-/* ---- After a hang-up
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- After a hang-up ---- */
 
 static void check_post_run(struct main_post *post)
 {

@@ -24,9 +24,7 @@
 
 static const struct timeval open_timeout = {.tv_sec = 5}; /* who connects says what he wants at once */
 
-/* ---- Life
- * ---------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Life ---- */
 
 void connection_uncount(struct connection *c)
 {
@@ -70,9 +68,7 @@ static void connection_link(struct connections *cs, struct connection *c)
     cs->n++;
 }
 
-/* ---- Answers
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Answers ---- */
 
 static void connection_answer(struct connection *c, const int *fds, size_t n_fds)
 {
@@ -119,8 +115,7 @@ static void request_finish(struct arena *a, struct connection *c)
     mainqueue_post(manager_mainqueue(a->manager), &c->post, request_done);
 }
 
-/* ---- Requests that the worker serves
- * --------------------------------------------------------------------------------------------- */
+/* ---- Requests that the worker serves ---- */
 
 /* Again and again until a lane is free: a few grace periods at most, as dead ones are buried. */
 static void lane_get_job(struct job *job, struct arena *a)
@@ -189,9 +184,7 @@ static void root_job(struct job *job, struct arena *a)
     request_finish(a, c);
 }
 
-/* ---- Requests
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Requests ---- */
 
 static void serve_open(struct connection *c)
 {
@@ -279,9 +272,7 @@ static bool connection_serve(struct connection *c)
     }
 }
 
-/* ---- Receiving
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Receiving ---- */
 
 /* Closes every descriptor that came along. True: only credentials came, and they are those of who connected.
  */
@@ -409,9 +400,7 @@ static void accept_event(evutil_socket_t fd, short what, void *userdata)
     }
 }
 
-/* ---- All of them
- * ---------------------------------------------------------------------------------------------------------------------
- */
+/* ---- All of them ---- */
 
 int connections_new(struct manager *m, struct connections **ret)
 {

@@ -2,9 +2,8 @@
 /*
  * Connections of clients: attach, lanes, roots, and how we learn that a process is gone. Main thread.
  *
- *   accepted --OPEN--> attached --EOF--> hung up (until no lane has a live owner) --> leaving --lanes free-->
- * gone
- *                               --pidfd readable--------------------------------> leaving
+ *   accepted --OPEN--> attached --EOF--> hung up (until no lane has a live owner) --> leaving
+ *                      attached or hung up --pidfd readable--> leaving --its lanes are free--> gone
  *
  * The protocol (abi.h): one fixed request, one fixed reply, one at a time; the next is not read before the
  * last is answered. Anything else, a descriptor among it, ends the connection.

@@ -2,19 +2,22 @@
 /*
  * Grace periods of all arenas: one thread, one number line an arena.
  *
- *   grace_request() / grace_synchronize()          any thread: a number is wanted
- *   grace_start()     under the arena's mutex: waiters detached, then k = ++started; one membarrier for all
- * that start grace_scan()      only now the list of clients, their marks, every slot: who is in a section
- * older than k? grace_check()     until none of these is grace_complete()  completed = k, waiters are woken,
- * the arena's worker is kicked
+ *   grace_request(), grace_synchronize()   any thread: a number is wanted
+ *   grace_start()      under the arena's mutex: waiters detached, then k = ++started; afterwards one
+ *                      membarrier for all arenas that start
+ *   grace_scan()       only now the list of clients, their marks, every slot: who is in a section older than k?
+ *   grace_check()      until none of these is
+ *   grace_complete()   completed = k, waiters are woken, the arena's worker is kicked
  *
  * Guarantees (spin: tests/model/gp.pml, sync.pml)
- *  G1 A cookie taken by grace_take_cookie() expires only after every section that began before it has ended.
+ *  G1 A cookie taken by grace_take_cookie() expires only after every section that began before it has
+ *     ended.
  *  G2 Nothing that arrives after started = k is served by k.
  *  G3 A grace period never completes without its membarrier: a failing one is tried again.
  *  G4 Numbers never go back, and completed <= started.
- *  G5 A dead process's or thread's slot does not delay (its pidfd or owner word says so), a live one's always
- * does. G6 Without requests the thread does not run.
+ *  G5 A dead process's or thread's slot does not delay (its pidfd or owner word says so), a live one's
+ *     always does.
+ *  G6 Without requests the thread does not run.
  *
  * The thread also reads the clients' eventfds: a bell is handed to the arena's worker, a ticket is served
  * right here.

@@ -28,9 +28,7 @@ static gid_t op_admin_gid(void *userdata)
     return ((struct manager *)userdata)->admin_gid;
 }
 
-/* ---- Status
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Status ---- */
 
 static int op_status(void *userdata, struct control_status *ret)
 {
@@ -63,9 +61,7 @@ static int op_status(void *userdata, struct control_status *ret)
     return 0;
 }
 
-/* ---- Arenas
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Arenas ---- */
 
 /* What lies in magazines, and who reads: looked at under the arena's lock, so between two passes. */
 static void count_lane(const struct client_lane *cl, struct control_figures *f)
@@ -210,9 +206,7 @@ static int op_arenas(void *userdata, const char *name, control_arena_fn visit, v
     return r;
 }
 
-/* ---- Clients
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Clients ---- */
 
 static const char *client_state(const struct client *c)
 {
@@ -280,9 +274,7 @@ static int op_clients(void *userdata, const char *arena, uint64_t id, control_cl
     return r == 0 && id != 0 && v.n == 0 ? -ESRCH : r;
 }
 
-/* ---- Parameters
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Parameters ---- */
 
 static int op_parameters(void *userdata, const char *arena, control_parameter_fn visit, void *data)
 {
@@ -382,9 +374,7 @@ static int op_reload(void *userdata, control_change_fn visit, void *data, struct
     return manager_reload(userdata, visit, data, why);
 }
 
-/* ---- Deeds
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Deeds ---- */
 
 static int op_arena_create(void *userdata, const struct control_arena_request *request,
                            struct error_line *why)

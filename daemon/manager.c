@@ -62,9 +62,7 @@ uint64_t manager_purge_threshold(struct manager *m)
     return purge_threshold_auto(m->n_cpus);
 }
 
-/* ---- Events
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Events ---- */
 
 static void end_event(evutil_socket_t signal_number, short what, void *userdata)
 {
@@ -122,9 +120,7 @@ static int manager_start_watchdog(struct manager *m)
     return m->watchdog && event_add(m->watchdog, &half) == 0 ? 0 : -ENOMEM;
 }
 
-/* ---- Life
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- Life ---- */
 
 static int manager_start_threads(struct manager *m)
 {

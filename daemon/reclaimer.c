@@ -21,8 +21,8 @@ struct reclaimer {
     unsigned n_removers;
     struct runnable *first, **last;
     struct runnable armed; /* list head; few arenas, so it is not sorted */
-    uint64_t
-        kept_usec; /* an idle worker waits until then; the others without a time, unless theirs is nearer */
+    /* an idle worker waits until then; the others without a time, unless theirs is nearer */
+    uint64_t kept_usec;
     bool callbacks_busy; /* one worker at a time runs the FIFO */
     bool stop;
     unsigned n_workers, n_idle;

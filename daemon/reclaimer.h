@@ -10,7 +10,8 @@
  *  R1 At most one worker runs an arena at a time, and two runs of it are ordered by the lock.
  *  R2 A kick is never lost: a run that begins after it follows.
  *  R3 Arenas run in the order in which they were queued; one that wants to go on goes to the end. None
- * starves another. R4 With nothing queued and nothing armed no worker wakes up.
+ *     starves another.
+ *  R4 With nothing queued and nothing armed no worker wakes up.
  */
 #ifndef RECLAIMD_RECLAIMER_H
 #define RECLAIMD_RECLAIMER_H

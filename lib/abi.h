@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one description of what the daemon and its clients share: the words in memory and the messages at
- * attach.
+ * The one description of what the daemon and its clients share: the words in memory and the messages at attach.
  *
  * Rules that hold for every word here
- *  W1 It has one writer, named beside it: "daemon" or "client" (the owner word of a lane is also the
- * kernel's). W2 Client-written and daemon-written words never share a cache line. W3 What the client writes
- * is hostile: the daemon loads it once into a local, checks bounds, then the truth, then acts. W4 Nothing in
- * shared memory is an address: blocks, indices and masks only. W5 A minor version only appends in reserved
- * room; all else is a new major version, and other majors are refused.
+ *  W1 It has one writer, named beside it: "daemon" or "client" (a lane's owner word is also the kernel's).
+ *  W2 Client-written and daemon-written words never share a cache line.
+ *  W3 What the client writes is hostile: the daemon loads it once into a local, checks bounds, then the
+ *     truth, then acts.
+ *  W4 Nothing in shared memory is an address: blocks, indices and masks only.
+ *  W5 A minor version only appends in reserved room; all else is a new major version, and other majors are
+ *     refused.
  *
  * Segments (all sealed memfds): domain (one an arena, clients map it read-only), channel (one a client, that
  * client and the daemon), arena (the objects, nothing else). The daemon's own truth is in a fourth that no
@@ -26,8 +27,7 @@
 #define ABI_MAGIC_CHANNEL 0x3168636c636572ffull /* "\xffreclch1" */
 #define ABI_MAGIC_MESSAGE 0x6d6c6372u           /* "rclm" */
 
-/* ---- Geometry
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Geometry ---- */
 
 #define ABI_GRANULE_BYTES 16u  /* every object starts on one */
 #define ABI_BLOCK_BYTES 512u   /* 32 granules: what one record or truth word speaks of */
@@ -92,8 +92,7 @@ static inline uint32_t abi_class_bytes(unsigned class_index)
     return (5u + (step & 3u)) << (5u + (step >> 2)); /* 160, 192, 224, 256, 320, .. */
 }
 
-/* ---- Domain: read by all clients of an arena, written by the daemon
- * ------------------------------------------------- */
+/* ---- Domain: read by all clients of an arena, written by the daemon ---- */
 
 enum abi_sleeps {
     ABI_AWAKE = 0,  /* the daemon will look by itself soon */
@@ -110,32 +109,28 @@ struct abi_domain {
     uint64_t base;        /* where the arena is mapped in every process */
     uint64_t arena_bytes; /* a multiple of the chunk */
     uint32_t page_bytes;
-    uint32_t
-        readers_must_fence; /* the daemon cannot call membarrier; fixed before the first attach is answered */
+    /* the daemon cannot call membarrier; fixed before the first attach is answered */
+    uint32_t readers_must_fence;
     uint8_t reserved0[ABI_CACHE_LINE - 48];
 
-    /* The newest grace period begun. Daemon: store-release in grace_start(); pairs with reclaim_read_lock().
-     */
+    /* The newest grace period begun. Daemon: store-release in grace_start(); pairs with reclaim_read_lock(). */
     uint64_t started __attribute__((aligned(ABI_CACHE_LINE)));
     /* The newest one over. Daemon: store-release in grace_complete(); pairs with reclaim_gp_poll(). */
     uint64_t completed __attribute__((aligned(ABI_CACHE_LINE)));
     /* enum abi_sleeps. Daemon: before its membarrier, then it looks again; pairs with lane_ring(). */
     uint32_t sleeps __attribute__((aligned(ABI_CACHE_LINE)));
-    uint32_t
-        flood_objects; /* a lane that queued so many rings although the daemon dozes; follows the parameter */
-    uint32_t extent_block; /* no block below is an extent's: a record at or above rings although the daemon
-                              dozes */
+    uint32_t flood_objects; /* a lane that queued so many rings although the daemon dozes; a parameter */
+    uint32_t extent_block;  /* no block below is an extent's: a record from there on rings although it dozes */
     uint32_t reserved1[13];
 };
 
-/* ---- Channel: one client and the daemon
- * ------------------------------------------------------------------------------ */
+/* ---- Channel: one client and the daemon ---- */
 
 #define ABI_RING_RECORDS 2048u   /* a lane's ring; a power of two */
 #define ABI_MAGAZINE_WORDS 1024u /* a lane's magazine of one class; a power of two */
 
 /* One thread's reader slot, alone on its line. Client: read_lock/unlock; the daemon clears it once the owner
- * is gone. */
+   is gone. */
 struct abi_slot {
     uint64_t word;
     uint8_t reserved[ABI_CACHE_LINE - 8];
@@ -162,6 +157,23 @@ static inline uint64_t abi_ask(uint16_t sequence, unsigned flags, unsigned class
            pages;
 }
 
+/*
+ * The chain: deferred frees that never wait, threaded through the objects when the ring is full. A link names an
+ * object and where in it the next link stands: granule of the object << 24 | granules from there to its head.
+ * The client writes head.next = old chain_head, head.seq = chain_count + 1, then chain_head, then chain_count.
+ * Spin: tests/model/chain.pml.
+ */
+struct abi_chain_head {
+    uint64_t next; /* link, or 0 */
+    uint32_t seq;
+    uint32_t reserved;
+};
+
+static inline uint64_t abi_chain_link(uint64_t object_granule, uint64_t head_granules)
+{
+    return object_granule << 24 | head_granules;
+}
+
 enum abi_ticket_kind {
     ABI_TICKET_NONE = 0,
     ABI_TICKET_SYNCHRONIZE,           /* done when a grace period that began after it is over */
@@ -172,11 +184,13 @@ enum abi_ticket_kind {
 };
 
 /*
- * A lane, from free to free (who moves it):
+ * A lane, from free to free:
  *
- *   FREE --LANE_GET (daemon: generation + 1, magazines empty)--> GIVEN --thread locks `owner`, phase =
- * generation--> LIVE LIVE --LANE_PUT, or owner word says dead or unlocked--> BURYING (daemon: collects the
- * ring, returns cur and magazines as pending) --one grace period--> FREE
+ *   FREE    --LANE_GET--> GIVEN        daemon: generation + 1, rings and magazines empty
+ *   GIVEN   --> LIVE                   client: the thread locks `owner`, then phase = generation
+ *   LIVE    --> BURYING                LANE_PUT, or the owner word says dead or unlocked; daemon: collects the
+ *                                      ring, returns cur and magazines as pending
+ *   BURYING --a grace period--> FREE   daemon
  */
 struct abi_lane {
     /* -- client's line -- */
@@ -189,24 +203,26 @@ struct abi_lane {
     uint64_t ticket;         /* sequence << 32 | enum abi_ticket_kind; store-release, then the eventfd */
     uint32_t ticket_waiting; /* this thread waits on ticket_done; full fence after it; pairs with
                                 ticket_complete() */
-    uint32_t reserved0[5];
+    uint32_t chain_count;    /* objects ever put on the chain; release, after chain_head; pairs with
+                                lane_chain_collect() */
+    uint64_t chain_head;     /* the newest of them; release; pairs with lane_chain_collect() */
+    uint32_t reserved0[2];
 
     /* -- daemon's line -- */
-    uint32_t tail __attribute__((aligned(
-        ABI_CACHE_LINE))); /* never passes the open (last) record; release; pairs with reclaim_defer_free() */
-    uint32_t want;         /* ring when it differs from bell; pairs with lane_ring() */
-    uint32_t wake; /* futex: + 1 whenever `waiting` was seen set after progress; pairs with lane_wait() */
+    /* records taken; never passes the open (last) one; release; pairs with reclaim_defer_free() */
+    uint32_t tail __attribute__((aligned(ABI_CACHE_LINE)));
+    uint32_t want;       /* ring when it differs from bell; pairs with lane_ring() */
+    uint32_t wake;       /* futex: + 1 whenever `waiting` was seen set after progress; pairs with lane_wait() */
     uint32_t generation; /* + 1 each time the lane is given */
     uint64_t answer;     /* see ask; release; pairs with lane_wait() */
     uint32_t over_limit; /* client-pending-max is reached: a full ring now waits for a grace period */
     uint32_t evicted;    /* no more allocations and frees: -ESHUTDOWN */
-    uint32_t
-        ticket_done; /* futex: sequence of the last ticket completed; release; pairs with ticket_wait() */
+    uint32_t ticket_done; /* futex: sequence of the last ticket completed; release; pairs with ticket_wait() */
     int32_t ticket_error; /* 0 or negative errno; written before ticket_done */
     uint32_t reserved1[6];
 
     /* -- kernel's and client's: a process-shared robust pthread_mutex_t held for the thread's life; word 0 is
-     * its futex -- */
+       its futex -- */
     uint32_t owner[16] __attribute__((aligned(ABI_CACHE_LINE)));
 
     /* -- client's -- */
@@ -217,12 +233,11 @@ struct abi_lane {
     uint32_t reserved2[32 - ABI_CLASSES];
 
     uint64_t ring[ABI_RING_RECORDS] __attribute__((aligned(ABI_CACHE_LINE))); /* client's */
-    uint64_t magazine[ABI_CLASSES][ABI_MAGAZINE_WORDS]
-        __attribute__((aligned(ABI_PAGE_BYTES))); /* daemon's */
+    /* -- daemon's -- */
+    uint64_t magazine[ABI_CLASSES][ABI_MAGAZINE_WORDS] __attribute__((aligned(ABI_PAGE_BYTES)));
 };
 
-/* The channel begins with this page, written by the daemon before the client maps it; then slots, then lanes.
- */
+/* The channel begins with this page, written by the daemon before the client maps it; then slots, then lanes. */
 struct abi_channel {
     uint64_t magic;
     uint32_t major;
@@ -260,8 +275,7 @@ _Static_assert(offsetof(struct abi_lane, magazine_head) == 640, "lane layout");
 _Static_assert(offsetof(struct abi_lane, ring) == 768, "lane layout");
 _Static_assert(sizeof(struct abi_lane) % ABI_PAGE_BYTES == 0, "lanes keep page alignment");
 
-/* ---- Messages: fixed structs on a SOCK_SEQPACKET connection, one connection an attachment
- * ----------------------------- */
+/* ---- Messages: fixed structs on a SOCK_SEQPACKET connection, one connection an attachment ---- */
 
 enum abi_op {
     ABI_OP_OPEN =

@@ -5,9 +5,9 @@
  * Guarantees
  *  D1 Nothing pending: no deadline at all.
  *  D2 The deadline is drain-interval after the first pending object, flood-interval after a flood began
- * (objects or bytes); it follows from these instants and the parameters of the moment, so it is only brought
- * forward by what happens, and a changed parameter acts on the armed timer. D3 With all batches in flight
- * nothing is drained; the end of one asks again.
+ *     (objects or bytes); it follows from these instants and the parameters of the moment, so it is only
+ *     brought forward by what happens, and a changed parameter acts on the armed timer.
+ *  D3 With all batches in flight nothing is drained; the end of one asks again.
  */
 #ifndef RECLAIMD_ENGINE_DRAIN_H
 #define RECLAIMD_ENGINE_DRAIN_H

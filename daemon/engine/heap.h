@@ -5,12 +5,15 @@
  * is locked.
  *
  * Guarantees
- *  H1 An object is handed out only when its granule's out bit was clear, and at most once until it is freed.
- *  H2 heap_take() accepts exactly the bits that are out and not pending, and marks them pending by one store.
+ *  H1 An object is handed out only when its granule's out bit was clear, and at most once until it is
+ *     freed.
+ *  H2 heap_take() accepts exactly the bits that are out and not pending, and marks them pending by one
+ *     store.
  *  H3 A page is handed out only backed (callback succeeded, then its backed bit, then out) and not PURGING.
  *  H4 What is free is derived from class pattern, out bits and chunk entries alone: heap_new() on the state
- * of a killed daemon yields the same heap. H5 Order of a hand-out: chunk entry (kind last), back, backed bit;
- * the caller then commits (lane_refill()).
+ *     of a killed daemon yields the same heap.
+ *  H5 Order of a hand-out: chunk entry (kind last), back, backed bit; the caller then commits
+ *     (lane_refill()).
  */
 #ifndef RECLAIMD_ENGINE_HEAP_H
 #define RECLAIMD_ENGINE_HEAP_H

@@ -36,12 +36,14 @@ void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, s
         if (state->magazine_head[c] != 0) /* L4: nothing of the former owner stands in the shadow */
             memset(state->shadow[c], 0, sizeof(state->shadow[c]));
     state->cursor = 0;
-    state->returned = 0;
+    state->returned = state->chain_seen = 0;
     memset(state->magazine_head, 0, sizeof(state->magazine_head));
     memset(shared->magazine_head, 0, sizeof(shared->magazine_head));
-    memset(shared->take, 0,
-           sizeof(shared->take)); /* dead lanes are cleared by the daemon, before generation says so */
+    /* dead lanes are cleared by the daemon, before generation says so */
+    memset(shared->take, 0, sizeof(shared->take));
     shared->head = shared->bell = shared->waiting = shared->ticket_waiting = shared->phase = 0;
+    shared->chain_head = 0;
+    shared->chain_count = 0;
     shared->ask = shared->ticket = shared->ticket_cookie = shared->answer = 0;
     memset(shared->owner, 0, sizeof(shared->owner));
     shared->tail = 0;

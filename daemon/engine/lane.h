@@ -8,11 +8,15 @@
  *
  * Guarantees (spin: tests/model/lane.pml, mag.pml)
  *  L1 A bit of a record is looked at once: `seen` in the cursor covers refused bits too, and moves by one
- * store. L2 A record is read after the head that shows it, and again while it is the open (last) one; the
- * tail never passes it. L3 A refill is committed by the intent: a successor redoes exactly the step that was
- * under way (lane_recover()). L4 A dead lane returns only what is in the daemon's shadow, as pending: one
- * grace period lies before reuse. L5 No value that a client writes makes any of this loop, fault or touch
- * another lane; wait-free, O(ring).
+ *     store.
+ *  L2 A record is read after the head that shows it, and again while it is the open (last) one; the tail
+ *     never passes it.
+ *  L3 A refill is committed by the intent: a successor redoes exactly the step that was under way
+ *     (lane_recover()).
+ *  L4 A dead lane returns only what is in the daemon's shadow, as pending: one grace period lies before
+ *     reuse.
+ *  L5 No value that a client writes makes any of this loop, fault or touch another lane; wait-free,
+ *     O(ring).
  */
 #ifndef RECLAIMD_ENGINE_LANE_H
 #define RECLAIMD_ENGINE_LANE_H
@@ -30,6 +34,13 @@ struct lane_level {
     uint16_t quiet;  /* looks in a row at which little had been used */
 };
 
+/* A walk along the chain: begun at its head, ends below the last one seen. Lost at a crash: it then begins anew. */
+struct lane_walk {
+    uint64_t link; /* the next object; 0: none under way */
+    uint32_t seq;  /* which it must have */
+    uint32_t top;  /* chain_seen once it is over */
+};
+
 struct lane {
     struct abi_lane *shared; /* written by the client, but for the daemon's own lines */
     struct abi_slot *slot;
@@ -38,6 +49,7 @@ struct lane {
     uint32_t index;          /* of state in the arena */
     uint32_t used;           /* a bit for each class that was ever asked for */
     uint16_t ask_seen;       /* sequence of the last `ask` answered */
+    struct lane_walk walk;
     bool quarantined;        /* its indices made no sense: nothing of it is read any more */
     struct lane_level levels[ABI_CLASSES];
 };
@@ -57,6 +69,14 @@ void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, s
  */
 int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32_t max_records,
                  struct lane_look *ret);
+
+/*
+ * The same for the chain, the deferred frees threaded through objects of the arena, mapped at base: at most max_objects
+ * of a walk that the next call goes on with. A link that leads nowhere cuts the chain and counts as refused.
+ */
+int lane_chain_collect(struct lane *l, struct heap *h, struct pending *pending, const void *base, uint32_t max_objects,
+                       struct lane_look *ret);
+bool lane_has_chain(const struct lane *l);
 
 /* Is there something that lane_collect() would take? Looks at the head and at the open record, without
  * taking. */

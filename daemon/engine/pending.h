@@ -2,16 +2,17 @@
 /*
  * Pending: objects that were deferred and wait for their grace period, as pages of records.
  *
- *   open page (one a channel: 1 span objects, 2 extents) --full or drained--> closed, cookie taken --> batch
- * --> expired
+ *   open page (one a channel: 1 span objects, 2 extents)
+ *     --full or drained--> closed, cookie taken --> batch --> expired
  *
  * Guarantees
  *  P1 A page's cookie is taken after its last append, so it covers every object in it, whichever channel
- * closes first. P2 Closed pages are listed in the order of their cookies; what has expired is freed oldest
- * first. P3 Without memory for a page nothing is lost: the truth's pending bits are the list of last resort.
- * `starved` stops collecting until one grace period later, when pending_sweep() has freed every pending bit
- * in the flagged range. P4 An object is charged to the client that deferred it from the append until it is
- * freed.
+ *     closes first.
+ *  P2 Closed pages are listed in the order of their cookies; what has expired is freed oldest first.
+ *  P3 Without memory for a page nothing is lost: the truth's pending bits are the list of last resort.
+ *     `starved` stops collecting until one grace period later, when pending_sweep() has freed every pending
+ *     bit in the flagged range.
+ *  P4 An object is charged to the client that deferred it from the append until it is freed.
  */
 #ifndef RECLAIMD_ENGINE_PENDING_H
 #define RECLAIMD_ENGINE_PENDING_H

@@ -5,8 +5,10 @@
  *
  * Guarantees
  *  G1 One purge at a time: a request while one runs is noted, not queued (unless purge-while-purging says
- * so). G2 Free pages are given back purge-delay after the first of them became free, also when nothing
- * happens any more. G3 Nothing lazy: no deadline.
+ *     so).
+ *  G2 Free pages are given back purge-delay after the first of them became free, also when nothing happens
+ *     any more.
+ *  G3 Nothing lazy: no deadline.
  */
 #ifndef RECLAIMD_ENGINE_PURGE_H
 #define RECLAIMD_ENGINE_PURGE_H

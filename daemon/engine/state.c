@@ -6,7 +6,8 @@
 
 #define INTENT_SET (1ull << 63)
 
-/* Where the parts begin. The sparse ones are whole pages, so that untouched parts of neighbours share none. */
+/* Where the parts begin. The sparse ones are whole pages, so that untouched parts of neighbours share none.
+ */
 struct layout {
     uint64_t chunks, lanes, truth, end;
 };
@@ -50,7 +51,8 @@ void state_intent_redo(struct state *s)
     uint64_t lane = s->intent >> 40 & 0x3fffff, class_index = s->intent >> 32 & 0xff;
     uint64_t n = s->intent >> 16 & 0xffff, index = s->intent & 0xffff;
 
-    if (!(s->intent & INTENT_SET) || lane >= STATE_LANES_MAX || class_index >= ABI_CLASSES || n > ABI_MAGAZINE_WORDS)
+    if (!(s->intent & INTENT_SET) || lane >= STATE_LANES_MAX || class_index >= ABI_CLASSES ||
+        n > ABI_MAGAZINE_WORDS)
         return;
     for (uint64_t i = 0; i < n; i++) {
         /* The index was cut to 16 bits, of which the magazine's place needs ten. */
@@ -58,6 +60,8 @@ void state_intent_redo(struct state *s)
         truth_t *truth = &state_truth(s)[abi_word_block(word)];
 
         if (abi_word_block(word) < state_n_blocks(s->arena_bytes))
-            store_relaxed(truth, *truth | abi_word_mask(word)); /* read by this process alone; whole for a crash's sake */
+            store_relaxed(truth,
+                          *truth |
+                              abi_word_mask(word)); /* read by this process alone; whole for a crash's sake */
     }
 }

@@ -55,8 +55,8 @@ struct chunk_entry {
                          restart */
     uint16_t flags;   /* CHUNK_HAS_TRUTH */
     union {
-        uint64_t
-            pieces; /* PIECES: a nibble a page, the length in pages of the extent that starts there, else 0 */
+        /* PIECES: a nibble a page, the length in pages of the extent that starts there, else 0 */
+        uint64_t pieces;
         uint64_t n_pages; /* LARGE: length in pages */
     };
 };
@@ -66,11 +66,11 @@ struct state_lane {
     uint64_t client_id; /* 0: free */
     uint32_t lane;      /* its number in that client's channel */
     uint32_t generation;
-    uint32_t
-        returned; /* 1: its cur and magazines were returned; written before their page takes its cookie */
-    uint32_t reserved;
-    uint64_t
-        cursor; /* index << 32 | seen: the record being looked at, and its bits looked at, refused ones too */
+    /* 1: its cur and magazines were returned; written before their page takes its cookie */
+    uint32_t returned;
+    uint32_t chain_seen; /* objects of its chain taken; moves by one store when a walk is over */
+    /* index << 32 | seen: the record being looked at, and its bits looked at, refused ones too */
+    uint64_t cursor;
     uint32_t magazine_head[ABI_CLASSES];
     uint64_t shadow[ABI_CLASSES][ABI_MAGAZINE_WORDS]; /* what was put into its magazines */
 };

@@ -177,6 +177,12 @@ static inline uint32_t heap_take(struct heap *h, uint32_t block, uint32_t mask, 
     return accepted;
 }
 
+/* Is that one granule of that block an object that is handed out (pending or not)? Any block is safe. */
+static inline bool heap_is_out(const struct heap *h, uint32_t block, uint32_t bit)
+{
+    return block < h->n_blocks && h->spans[block_chunk(block)].tag != TAG_NONE && ((uint32_t)h->truth[block] & bit);
+}
+
 static inline void heap_expire(struct heap *h, uint64_t word)
 {
     uint32_t block = abi_word_block(word), chunk = block_chunk(block);
