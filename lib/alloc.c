@@ -132,6 +132,21 @@ static void *alloc_next(struct lane *l, unsigned class_index)
     return p ? p : alloc_asking(l, class_index, 0);
 }
 
+/*
+ * An extent for as many pages as asked. A daemon that is killed between filling and answering leaves its
+ * successor to serve the same question again, so there may be another extent, of the last question's size:
+ * not of this one's.
+ */
+static void *alloc_extent(struct lane *l, size_t bytes)
+{
+    void *left;
+
+    while ((left = magazine_next(l, ABI_CLASS_EXTENT)))
+        (void)reclaim_defer_slow(&l->front,
+                                 left); /* where that fails we have lost no more than a killed thread */
+    return alloc_asking(l, ABI_CLASS_EXTENT, (uint32_t)DIV_ROUND_UP(bytes, (size_t)ABI_PAGE_BYTES));
+}
+
 /* What reclaim_alloc() does not do by itself: the next word, extents, saying no. */
 void *reclaim_alloc_slow(struct reclaim_lane *lane, size_t bytes)
 {
@@ -145,9 +160,7 @@ void *reclaim_alloc_slow(struct reclaim_lane *lane, size_t bytes)
         return alloc_failed(-EINVAL);
     if (load_relaxed(&l->shared->evicted)) /* one word of objects late is harmless */
         return alloc_failed(-ESHUTDOWN);
-    if (bytes <= SMALL_BYTES_MAX)
-        return alloc_next(l, abi_class_of(bytes));
-    return alloc_asking(l, ABI_CLASS_EXTENT, (uint32_t)DIV_ROUND_UP(bytes, (size_t)ABI_PAGE_BYTES));
+    return bytes <= SMALL_BYTES_MAX ? alloc_next(l, abi_class_of(bytes)) : alloc_extent(l, bytes);
 }
 
 void *reclaim_alloc(struct reclaim_lane *l, size_t bytes)

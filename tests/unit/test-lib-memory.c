@@ -149,6 +149,22 @@ static void test_alloc_asks(void **state)
     assert_int_equal(x->shared->waiting, 0);
 }
 
+/* What a daemon that was killed before it answered, and its successor, put there both: not of this size. */
+static void test_extent_left_over(void **state)
+{
+    struct fixture *x = *state;
+    void *p;
+
+    x->shared->magazine[ABI_CLASS_EXTENT][0] = abi_word(4000, 1);
+    store_release(&x->shared->magazine_head[ABI_CLASS_EXTENT], 1u);
+    fake_serve(x->f);
+    p = reclaim_alloc(x->l, 5 * 4096);
+    assert_non_null(p);
+    assert_ptr_not_equal(p, at(4000, 0));
+    assert_int_equal(ring(x, 0), abi_word(4000, 1)); /* goes back to the daemon */
+    assert_int_equal(x->shared->take[ABI_CLASS_EXTENT].tail, 2);
+}
+
 static void alloc_fails(struct fixture *x, size_t bytes, int expected)
 {
     errno = 0;
@@ -287,7 +303,7 @@ static void test_defer_refuses(void **state)
     assert_int_equal(x->shared->head, 2);
 }
 
-/* Each value of `want` rings once, with a bit in an open record too, and only a daemon that sleeps is written to. */
+/* Each value of `want` rings once, with a bit in an open record too; only a daemon that sleeps is written to. */
 static void check_bells(struct fixture *x)
 {
     x->f->domain->sleeps = ABI_ASLEEP;
@@ -582,6 +598,7 @@ int main(void)
         TEST(called_not_inlined),
         TEST(alloc_all_sizes),
         TEST(alloc_asks),
+        TEST(extent_left_over),
         TEST(alloc_errors),
         TEST_WITH(read_only, setup_read_only),
         TEST(alloc_rings_when_low),
