@@ -362,6 +362,99 @@ static void test_expire_frees_pending_bits_alone(void **state)
     fixture_deinit(&f);
 }
 
+/* ---- Many words at once -- */
+
+static void test_a_row_with_words_that_do_not_wait(void **state)
+{
+    uint64_t words[16];
+    struct fixture f;
+
+    fixture_init(&f, SMALL_ARENA);
+    for (unsigned i = 0; i < 16; i++)
+        words[i] = fixture_alloc_word(&f, 0, 1);
+    for (unsigned i = 0; i < 16; i += 2)
+        assert_int_equal(fixture_take(&f, words[i]), UINT32_MAX);
+    heap_expire_words(f.heap, words, 16);
+    assert_int_equal(fixture_figures(&f).out_objects, 8 * 32);
+    assert_int_equal(fixture_figures(&f).pending_objects, 0);
+    assert_audit_clean(&f);
+    fixture_deinit(&f);
+}
+
+static void test_a_row_in_a_span_with_chosen_words(void **state)
+{
+    uint64_t words[16], chosen[2];
+    struct fixture f;
+    int error;
+
+    fixture_init(&f, SMALL_ARENA);
+    for (unsigned i = 0; i < 16; i++) {
+        words[i] = fixture_alloc_word(&f, 0, 1);
+        assert_int_equal(fixture_take(&f, words[i]), UINT32_MAX);
+    }
+    assert_int_equal(heap_reserve(f.heap, 0, chosen, 2, UINT64_MAX, &error), 2);
+    heap_expire_words(f.heap, words, 16);
+    assert_audit_clean(&f);
+    heap_commit_words(f.heap, chosen, 1);
+    assert_audit_clean(&f);
+    heap_commit_words(f.heap, chosen, 2); /* the first is out already */
+    heap_commit_words(f.heap, chosen, 2);
+    assert_audit_clean(&f);
+    assert_int_equal(fixture_figures(&f).out_objects, 2 * 32);
+    assert_int_equal(heap_reserve(f.heap, 0, chosen, 2, UINT64_MAX, &error), 2);
+    heap_commit_words(f.heap, chosen, 2);
+    heap_commit_words(f.heap, chosen, 2);
+    assert_audit_clean(&f);
+    fixture_deinit(&f);
+}
+
+static void test_a_row_of_extents(void **state)
+{
+    uint64_t words[15], taken[15];
+    struct heap_taken sums;
+    struct fixture f;
+
+    fixture_init(&f, SMALL_ARENA);
+    for (unsigned i = 0; i < 15; i++)
+        assert_int_equal(heap_extent_reserve(f.heap, 1, &words[i]), 0);
+    heap_commit_words(f.heap, words, 15);
+    assert_int_equal(fixture_figures(&f).extents, 15);
+    assert_int_equal(heap_take_words(f.heap, words, 15, taken, &sums), 0); /* another channel's */
+    assert_int_equal(sums.n_words, 0);
+    for (unsigned i = 0; i < 15; i++)
+        assert_int_equal(fixture_take(&f, words[i]), 1);
+    heap_expire_words(f.heap, words, 15);
+    assert_int_equal(fixture_figures(&f).extents, 0);
+    assert_audit_clean(&f);
+    fixture_deinit(&f);
+}
+
+static void test_records_are_taken_in_place(void **state)
+{
+    uint64_t a, b, words[6];
+    struct heap_taken sums;
+    struct fixture f;
+
+    fixture_init(&f, SMALL_ARENA);
+    a = fixture_alloc_word(&f, CLASS_OF_64, 1);
+    b = fixture_alloc_word(&f, 0, 1);
+    words[0] = abi_word(3, 7);                            /* chunk 0 */
+    words[1] = a | 0x6;                                   /* two bits too many */
+    words[2] = abi_word(UINT32_MAX, 1);                   /* outside */
+    words[3] = abi_word(abi_word_block(a), 0x11111111);   /* again */
+    words[4] = abi_word(abi_word_block(b), 0xff);
+    words[5] = b;                                         /* the rest of it */
+    assert_int_equal(heap_take_words(f.heap, words, 6, words, &sums), 6);
+    assert_int_equal(sums.n_words, 3);
+    assert_int_equal(words[0], a);
+    assert_int_equal(words[1], abi_word(abi_word_block(b), 0xff));
+    assert_int_equal(words[2], abi_word(abi_word_block(b), 0xffffff00));
+    assert_int_equal(sums.n_objects, 8 + 32);
+    assert_int_equal(sums.n_refused, 3 + 2 + 1 + 8 + 8);
+    assert_int_equal(sums.n_bytes, 512 + 512);
+    fixture_deinit(&f);
+}
+
 static uint64_t memory_of(const struct fixture *f)
 {
     struct stat st;
@@ -794,6 +887,10 @@ int main(void)
         cmocka_unit_test(test_take_refuses_what_is_not_out),
         cmocka_unit_test(test_take_tells_bytes_and_channel),
         cmocka_unit_test(test_expire_frees_pending_bits_alone),
+        cmocka_unit_test(test_a_row_with_words_that_do_not_wait),
+        cmocka_unit_test(test_a_row_in_a_span_with_chosen_words),
+        cmocka_unit_test(test_a_row_of_extents),
+        cmocka_unit_test(test_records_are_taken_in_place),
         cmocka_unit_test(test_a_huge_arena_takes_no_memory),
         cmocka_unit_test(test_roots_are_made_once),
         cmocka_unit_test(test_pending_words_are_found_in_order),
