@@ -61,6 +61,28 @@ void arena_take_rung(struct arena *a)
     }
 }
 
+static void arena_take_relief(struct arena *a)
+{
+    if (!exchange_acq_rel(&a->relieve, 0)) /* pairs with arena_relieve() */
+        return;
+    a->drain.urgent = DRAIN_PRESSURE;
+    a->purge.asked = true;
+    a->relief_cookie = arena_close_pages(a);
+    arena_want_cookie(a, a->relief_cookie, false);
+    pending_drop_spare(&a->pending);
+}
+
+/* What the urgent drain freed is given back too, not only what was free before. */
+static void arena_end_relief(struct pass *pass)
+{
+    struct arena *a = pass->arena;
+
+    if (a->relief_cookie == 0 || pass->completed < a->relief_cookie || arena_oldest_cookie(a) <= a->relief_cookie)
+        return;
+    a->relief_cookie = 0;
+    a->purge.asked = true;
+}
+
 /* What purging gave back is no longer counted for the arena's user. */
 static void arena_charge(struct arena *a)
 {
@@ -168,11 +190,13 @@ static uint64_t arena_pass(struct arena *a)
     pass.completed = load_acquire(&a->domain->completed);
     arena_run_jobs(a);
     arena_take_rung(a);
+    arena_take_relief(a);
     arena_look_at_lanes(&pass, pass_looks_at_all(&pass));
     arena_expire(&pass);
     arena_fill_lanes(&pass);
     arena_serve_operations(&pass);
     arena_drain(&pass);
+    arena_end_relief(&pass);
     arena_purge(&pass);
     arena_wake_lanes(&pass);
     publish(&pass);

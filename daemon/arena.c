@@ -246,6 +246,12 @@ void arena_ring(struct arena *a, struct client *c)
     arena_kick(a);
 }
 
+void arena_relieve(struct arena *a)
+{
+    store_relaxed(&a->relieve, 1); /* the kick's lock orders it before the pass that follows */
+    arena_kick(a);
+}
+
 static void snapshot_free(struct rcu_head *head)
 {
     free(container_of(head, struct arena_snapshot, rcu));

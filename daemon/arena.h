@@ -114,6 +114,8 @@ struct arena {
     struct __cds_wfs_stack rung;
     uint32_t look_at_all;   /* any thread: something is wrong with some lane: look at every one */
     uint64_t charged_bytes; /* of this arena in user->backed_bytes; worker */
+    uint32_t relieve;     /* main: memory is short */
+    uint64_t relief_cookie; /* worker: purge once what was pending then is free; 0: no need */
     uint32_t removing;      /* main */
 
     pthread_mutex_t lock __attribute__((aligned(64))); /* a pass, or one callback entry, is in the engine */
@@ -173,6 +175,9 @@ void arena_barrier_begin(struct arena *a, struct ticket *t);
 /* List of clients. add: before the attach is answered. */
 int arena_add_client(struct arena *a, struct client *c);
 void arena_remove_client(struct arena *a, struct client *c);
+
+/* Memory is short: drain and purge now, drop caches. */
+void arena_relieve(struct arena *a);
 
 /* Main thread, when no worker runs any more: whoever still waits is told -ESHUTDOWN. */
 void arena_abandon(struct arena *a);

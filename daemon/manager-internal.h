@@ -6,6 +6,7 @@
 #include "connection.h"
 #include "control.h"
 #include "manager.h"
+#include "pressure.h"
 #include "purger.h"
 #include "sockets.h"
 #include "user.h"
@@ -24,6 +25,7 @@ struct manager {
     struct reclaimer *reclaimer;
     struct grace *grace;
     struct purger *purger;
+    struct pressure *pressure;
     struct control *control;
     struct connections *connections;
     struct sockets sockets;

@@ -25,6 +25,7 @@ void manager_apply_parameters(struct manager *m)
     m->admin_gid = group_find(m->parameters.admin_group);
     memory_set_reserve(m->parameters.memory_reserve_percent);
     reclaimer_set_callback_limit(m->reclaimer, m->parameters.callback_limit);
+    pressure_set(m->pressure, m->parameters.memory_pressure == MEMORY_PRESSURE_AUTO);
     manager_update_users(m);
     for (struct arena *a = m->arenas; a; a = a->next_arena) {
         parameters_effective_arena(m->settings->store, a->name, &p);

@@ -4,7 +4,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <grp.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +94,16 @@ static void watchdog_event(evutil_socket_t fd, short what, void *userdata)
     (void)sd_notify(false, "WATCHDOG=1");
 }
 
+/* Memory is short: every arena gives back what it can. */
+static void pressure_act(void *userdata)
+{
+    struct manager *m = userdata;
+
+    for (struct arena *a = m->arenas; a; a = a->next_arena)
+        arena_relieve(a);
+    (void)malloc_trim(0);
+}
+
 static int manager_watch_signals(struct manager *m)
 {
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of its connection, no end of ours */
@@ -173,6 +183,8 @@ static int manager_init(struct manager *m)
     if (r == 0)
         r = manager_start_threads(m);
     if (r == 0)
+        r = pressure_new(m->base, pressure_act, m, &m->pressure);
+    if (r == 0)
         r = control_new(m->base, &manager_control_ops, m, &m->control);
     if (r == 0)
         r = connections_new(m, &m->connections);
@@ -248,6 +260,7 @@ struct manager *manager_free(struct manager *m)
     if (m->reclaimer)
         reclaimer_stop(m->reclaimer);
     m->purger = purger_free(m->purger);
+    m->pressure = pressure_free(m->pressure);
     for (struct arena *a = m->arenas; a; a = a->next_arena)
         arena_abandon(a);
     if (m->mainqueue)
