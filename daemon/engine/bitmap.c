@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The hierarchical bitmap: a change climbs only as far as a summary changes, a search as far as it finds nothing. */
+/*
+ * The hierarchical bitmap: a change climbs only as far as a summary changes, a search as far as it finds
+ * nothing.
+ */
 #include "engine/bitmap.h"
 
 #include "basic/macro.h"
@@ -7,11 +10,13 @@
 #define WORD_BITS 64u
 #define ALL_ONES UINT64_MAX
 
+/* The last word may have bits beyond the end; they are never set, so they count as clear. */
 static uint64_t words_for(uint64_t n_bits)
 {
     return DIV_ROUND_UP(n_bits, WORD_BITS);
 }
 
+/* The bits once, then each level of summaries twice: a 64th, a 4096th, ... of them. */
 size_t bitmap_bytes(uint64_t n_bits)
 {
     uint64_t n_words = words_for(n_bits);
@@ -29,7 +34,7 @@ void bitmap_init(struct bitmap *b, void *zeroed, uint64_t n_bits)
     uint64_t *next = zeroed;
     unsigned level = 0;
 
-    *b = (struct bitmap){ .n_bits[0] = n_bits, .any[0] = next, .all[0] = next };
+    *b = (struct bitmap){.n_bits[0] = n_bits, .any[0] = next, .all[0] = next};
     next += words_for(n_bits);
     while (words_for(b->n_bits[level]) > 1) {
         uint64_t n_words = words_for(words_for(b->n_bits[level]));
@@ -43,7 +48,9 @@ void bitmap_init(struct bitmap *b, void *zeroed, uint64_t n_bits)
     b->n_levels = level + 1;
 }
 
-/* Sets one bit of a summary. True when the word said nothing before, so the level above does not know of it. */
+/*
+ * Sets one bit of a summary. True when the word said nothing before, so the level above does not know of it.
+ */
 static bool raise_bit(uint64_t *words, uint64_t bit)
 {
     uint64_t *word = &words[bit / WORD_BITS];
@@ -53,6 +60,10 @@ static bool raise_bit(uint64_t *words, uint64_t bit)
     return before == 0;
 }
 
+/*
+ * The four ways in which a word's summaries change. Each climbs while the word of the level above changes in
+ * the same sense, which is rare: in most cases one step says that all is as it was.
+ */
 static void word_became_nonzero(struct bitmap *b, uint64_t word)
 {
     for (unsigned level = 1; level < b->n_levels && raise_bit(b->any[level], word); level++)
@@ -91,6 +102,7 @@ static void word_was_full(struct bitmap *b, uint64_t word)
     }
 }
 
+/* The only place where bits change: whatever is stored, the summaries above follow at once. */
 static void word_store(struct bitmap *b, uint64_t word, uint64_t value)
 {
     uint64_t before = b->any[0][word];
@@ -130,8 +142,12 @@ void bitmap_clear(struct bitmap *b, uint64_t first, uint64_t n)
         word_store(b, first / WORD_BITS, b->any[0][first / WORD_BITS] & ~word_mask(first, end));
 }
 
-/* From a bit found at that level down to the first wanted bit below it. `flip` makes clear bits the wanted ones. */
-static uint64_t descend_first(const struct bitmap *b, uint64_t *const *levels, unsigned level, uint64_t bit, uint64_t flip)
+/*
+ * From a bit found at that level down to the first wanted bit below it. `flip` makes clear bits the wanted
+ * ones.
+ */
+static uint64_t descend_first(const struct bitmap *b, uint64_t *const *levels, unsigned level, uint64_t bit,
+                              uint64_t flip)
 {
     while (level > 0 && bit < b->n_bits[level]) {
         level--;
@@ -140,18 +156,24 @@ static uint64_t descend_first(const struct bitmap *b, uint64_t *const *levels, u
     return bit < b->n_bits[level] ? bit : BITMAP_NONE; /* bits beyond the end count as clear */
 }
 
+/*
+ * Climbs from the place on until some level knows of a wanted bit further on, then goes down to it. Whoever
+ * looks for clear bits passes the summaries of full words and flips all bits as they are read.
+ */
 static uint64_t find_next(const struct bitmap *b, uint64_t *const *levels, uint64_t from, uint64_t flip)
 {
     for (unsigned level = 0; level < b->n_levels && from < b->n_bits[level]; level++) {
         uint64_t word = (levels[level][from / WORD_BITS] ^ flip) & ALL_ONES << (from % WORD_BITS);
 
         if (word)
-            return descend_first(b, levels, level, from / WORD_BITS * WORD_BITS + (unsigned)__builtin_ctzll(word), flip);
+            return descend_first(b, levels, level,
+                                 from / WORD_BITS * WORD_BITS + (unsigned)__builtin_ctzll(word), flip);
         from = from / WORD_BITS + 1;
     }
     return BITMAP_NONE;
 }
 
+/* The same, to the last one. It cannot leave the bitmap: what find_prev() comes from is inside. */
 static uint64_t descend_last(uint64_t *const *levels, unsigned level, uint64_t bit, uint64_t flip)
 {
     while (level > 0) {
@@ -169,7 +191,8 @@ static uint64_t find_prev(const struct bitmap *b, uint64_t *const *levels, uint6
         uint64_t word = (levels[level][index] ^ flip) & ALL_ONES >> (WORD_BITS - 1 - from % WORD_BITS);
 
         if (word)
-            return descend_last(levels, level, index * WORD_BITS + WORD_BITS - 1 - (unsigned)__builtin_clzll(word), flip);
+            return descend_last(levels, level,
+                                index * WORD_BITS + WORD_BITS - 1 - (unsigned)__builtin_clzll(word), flip);
         if (index == 0)
             return BITMAP_NONE;
         from = index - 1;

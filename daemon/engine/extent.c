@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Extents: whole pages. Up to 15 pages share a PIECES chunk with others; from 16 on an extent has chunks of its own,
- * of whose last the unneeded pages are neither used nor backed. Both come from the arena's end, spans from its start.
+ * Extents: whole pages. Up to 15 pages share a PIECES chunk with others; from 16 on an extent has chunks of
+ * its own, of whose last the unneeded pages are neither used nor backed. Both come from the arena's end,
+ * spans from its start.
  */
 #include <errno.h>
 
 #include "engine/heap-internal.h"
 
+/* The entry says where each extent starts and how long it is, so what is free between them follows. */
 uint32_t pieces_used(uint64_t pieces)
 {
     uint32_t used = 0;
@@ -42,6 +44,11 @@ static unsigned pages_best(uint32_t used, unsigned n)
     return best;
 }
 
+/*
+ * The one place where the pages of a PIECES chunk change hands: to an extent, to the purger (who holds them
+ * as if they were used), and back. Its backed bits may change only while the pages are used, or the lazy
+ * pages would be miscounted.
+ */
 void pieces_set_used(struct heap *h, uint32_t chunk, uint32_t used)
 {
     struct span *s = &h->spans[chunk];
@@ -55,8 +62,8 @@ void pieces_set_used(struct heap *h, uint32_t chunk, uint32_t used)
             chunk_list_prepend(h, &h->pieces[longest], chunk);
         s->longest = longest;
     }
-    h->n_lazy -= (unsigned)__builtin_popcount(backed & ~(uint32_t)s->used);
-    h->n_lazy += (unsigned)__builtin_popcount(backed & ~used);
+    h->n_lazy -= mask_count(backed & ~(uint32_t)s->used);
+    h->n_lazy += mask_count(backed & ~used);
     s->used = used;
     if (backed & ~used)
         bitmap_set(&h->lazy_pieces, chunk, 1);
@@ -64,6 +71,7 @@ void pieces_set_used(struct heap *h, uint32_t chunk, uint32_t used)
         bitmap_clear(&h->lazy_pieces, chunk, 1);
 }
 
+/* For a chunk that is tagged as one with extents. */
 uint64_t extent_pages(const struct heap *h, uint32_t block)
 {
     const struct chunk_entry *e = &h->chunks[block_chunk(block)];
@@ -87,7 +95,10 @@ static void extent_chunk_begin(struct heap *h, uint32_t chunk)
     h->extent_block = MIN(h->extent_block, chunk * ABI_BLOCKS_PER_CHUNK);
 }
 
-/* The last extent of a PIECES chunk is gone. While a hole of it is being punched, it stays busy; see heap_purge_end(). */
+/*
+ * The last extent of a PIECES chunk is gone. While a hole of it is being punched, it stays busy; see
+ * heap_purge_end().
+ */
 static void pieces_end(struct heap *h, uint32_t chunk)
 {
     pieces_set_used(h, chunk, CHUNK_PAGES_ALL);
@@ -98,6 +109,7 @@ static void pieces_end(struct heap *h, uint32_t chunk)
         run_return(h, chunk, 1);
 }
 
+/* An extent of a PIECES chunk goes: never committed, or its grace period is over. */
 static void piece_release(struct heap *h, uint32_t chunk, unsigned page)
 {
     struct chunk_entry *e = &h->chunks[chunk];
@@ -124,7 +136,7 @@ static int piece_chunk_new(struct heap *h, uint64_t pieces, uint32_t *ret)
     /* Killed before kind: still FREE. After it: an extent that is not out. */
     store_relaxed(&e->pieces, pieces);
     e->flags |= CHUNK_HAS_TRUTH;
-    compiler_fence();
+    compiler_fence(); /* pairs with recover_pieces() */
     store_relaxed(&e->kind, CHUNK_PIECES);
     extent_chunk_begin(h, (uint32_t)chunk);
     pieces_set_used(h, (uint32_t)chunk, pieces_used(pieces));
@@ -155,6 +167,7 @@ static int piece_place(struct heap *h, unsigned n, uint32_t *ret_chunk, unsigned
     return 0;
 }
 
+/* Place, memory, word. If there is no memory it is as if nothing had been chosen. */
 static int piece_reserve(struct heap *h, unsigned n_pages, uint64_t *ret_word)
 {
     uint32_t chunk;
@@ -164,7 +177,7 @@ static int piece_reserve(struct heap *h, unsigned n_pages, uint64_t *ret_word)
     r = piece_place(h, n_pages, &chunk, &page);
     if (r < 0)
         return r;
-    compiler_fence();
+    compiler_fence(); /* H5: before its memory; pairs with recover_pieces() */
     r = pages_back(h, (uint64_t)chunk * ABI_PAGES_PER_CHUNK + page, n_pages);
     if (r < 0) {
         piece_release(h, chunk, page);
@@ -174,19 +187,29 @@ static int piece_reserve(struct heap *h, unsigned n_pages, uint64_t *ret_word)
     return 0;
 }
 
+/*
+ * The chunks of a LARGE extent are free by one store; what is written to its TAILs after it only tidies up.
+ */
 static void large_release(struct heap *h, uint32_t chunk)
 {
     uint64_t n = DIV_ROUND_UP(h->chunks[chunk].n_pages, ABI_PAGES_PER_CHUNK);
 
     h->spans[chunk].tag = TAG_NONE;
-    /* Its out bit is clear. Killed before it: LARGE that is not out. After it: TAILs that follow no LARGE. All FREE then. */
+    /*
+     * Its out bit is clear. Killed before it: LARGE that is not out. After it: TAILs that follow no LARGE.
+     * All FREE then.
+     */
     store_relaxed(&h->chunks[chunk].kind, CHUNK_FREE);
-    compiler_fence();
+    compiler_fence(); /* pairs with recover_large(): while the head stands, so do its TAILs */
     for (uint64_t c = chunk + 1; c < chunk + n; c++)
         store_relaxed(&h->chunks[c].kind, CHUNK_FREE);
     run_return(h, chunk, n);
 }
 
+/*
+ * Whole chunks, as many as are needed. The last one's pages beyond the extent are not backed by it; if they
+ * are from former times they stay so, for the next who has that chunk.
+ */
 static int large_reserve(struct heap *h, uint64_t n_pages, uint64_t *ret_word)
 {
     uint64_t n = DIV_ROUND_UP(n_pages, ABI_PAGES_PER_CHUNK);
@@ -197,14 +220,17 @@ static int large_reserve(struct heap *h, uint64_t n_pages, uint64_t *ret_word)
     if (chunk == 0)
         return -ENOSPC;
     run_claim(h, chunk, n);
-    /* Killed before the head's kind: TAILs that follow no LARGE, so FREE. After it: an extent that is not out. */
+    /*
+     * Killed before the head's kind: TAILs that follow no LARGE, so FREE. After it: an extent that is not
+     * out.
+     */
     for (uint64_t c = chunk + 1; c < chunk + n; c++)
         store_relaxed(&h->chunks[c].kind, CHUNK_TAIL);
     store_relaxed(&e->n_pages, n_pages);
     e->flags |= CHUNK_HAS_TRUTH;
-    compiler_fence();
+    compiler_fence(); /* pairs with recover_large() */
     store_relaxed(&e->kind, CHUNK_LARGE);
-    compiler_fence();
+    compiler_fence(); /* H5: before its memory; pairs with recover_large() */
     extent_chunk_begin(h, chunk);
     r = pages_back(h, (uint64_t)chunk * ABI_PAGES_PER_CHUNK, n_pages);
     if (r < 0) {
@@ -267,6 +293,7 @@ static void extent_count(struct heap *h, uint32_t block)
     h->pages_taken += pending ? n_pages : 0;
 }
 
+/* After a start; all extents of the entry are out, others were forgotten. */
 void extent_adopt_pieces(struct heap *h, uint32_t chunk)
 {
     extent_chunk_begin(h, chunk);

@@ -18,14 +18,18 @@
 
 #define MAP_ALIGNMENT 64u
 
-/* The spans and bitmaps of all chunks: one sparse mapping of zeroes, of which only what is used ever takes memory. */
+/*
+ * The spans and bitmaps of all chunks: one sparse mapping of zeroes, of which only what is used ever takes
+ * memory.
+ */
 static int heap_map(struct heap *h)
 {
     size_t bitmap = ALIGN_UP(bitmap_bytes(h->n_chunks), MAP_ALIGNMENT);
     size_t spans = ALIGN_UP((size_t)h->n_chunks * sizeof(struct span), MAP_ALIGNMENT);
     char *map;
 
-    map = mmap(NULL, spans + 3 * bitmap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    map = mmap(NULL, spans + 3 * bitmap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+               -1, 0);
     if (map == MAP_FAILED)
         return -errno;
     h->map = map;
@@ -37,6 +41,7 @@ static int heap_map(struct heap *h)
     return 0;
 }
 
+/* The tables of one class: all that the hot paths need to know of it without dividing. */
 static void class_prepare(struct heap *h, unsigned class_index)
 {
     uint32_t bytes = abi_class_bytes(class_index);
@@ -50,6 +55,7 @@ static void class_prepare(struct heap *h, unsigned class_index)
     }
 }
 
+/* Pending without out cannot be, so one look at each word is enough. */
 static bool span_is_empty(const struct heap *h, uint64_t chunk)
 {
     for (uint64_t b = chunk * ABI_BLOCKS_PER_CHUNK; b < (chunk + 1) * ABI_BLOCKS_PER_CHUNK; b++)
@@ -58,6 +64,7 @@ static bool span_is_empty(const struct heap *h, uint64_t chunk)
     return true;
 }
 
+/* An empty span is worth keeping only if it can be used at once. */
 static int recover_span(struct heap *h, uint32_t chunk)
 {
     struct chunk_entry *e = &h->chunks[chunk];
@@ -93,7 +100,7 @@ static int recover_pieces(struct heap *h, uint32_t chunk)
         used |= page_mask(page, n);
     }
     store_relaxed(&e->pieces, pieces);
-    compiler_fence();
+    compiler_fence(); /* a start that was killed here is done again; pairs with itself */
     if (pieces)
         extent_adopt_pieces(h, chunk);
     else
@@ -153,23 +160,25 @@ static void recover_purging(struct chunk_entry *e)
         return;
     /* Whether the hole was punched is not known. Killed between: PURGING still, and done again. */
     store_relaxed(&e->backed, (uint16_t)(e->backed & ~e->purging));
-    compiler_fence();
+    compiler_fence(); /* pairs with itself, in the next start */
     store_relaxed(&e->purging, 0);
 }
 
+/* Counts a chunk's pages, after its kind is settled. */
 static void recover_pages(struct heap *h, uint64_t chunk)
 {
     struct chunk_entry *e = &h->chunks[chunk];
 
-    h->n_backed += (unsigned)__builtin_popcount(e->backed);
+    h->n_backed += mask_count(e->backed);
     if (e->kind != CHUNK_FREE) {
         bitmap_set(&h->busy, chunk, 1);
     } else if (e->backed) {
         bitmap_set(&h->lazy, chunk, 1);
-        h->n_lazy += (unsigned)__builtin_popcount(e->backed);
+        h->n_lazy += mask_count(e->backed);
     }
 }
 
+/* One stretch between the watermarks. Most of a large one may be zero: these entries cost one comparison. */
 static int recover_chunks(struct heap *h, uint64_t chunk, uint64_t end)
 {
     static const struct chunk_entry untouched;
@@ -191,6 +200,7 @@ static int recover_chunks(struct heap *h, uint64_t chunk, uint64_t end)
     return 0;
 }
 
+/* What is not busy is free, in runs as long as can be. */
 static void runs_build(struct heap *h)
 {
     for (uint64_t first = bitmap_next_clear(&h->busy, 1); first != BITMAP_NONE;) {
@@ -201,7 +211,10 @@ static void runs_build(struct heap *h)
     }
 }
 
-/* Only chunks within the watermarks are looked at: the others are free, and reading them would make memory of holes. */
+/*
+ * Only chunks within the watermarks are looked at: the others are free, and reading them would make memory of
+ * holes.
+ */
 static int heap_recover(struct heap *h)
 {
     uint64_t low = h->state->n_low, high = h->state->n_high;
@@ -225,8 +238,9 @@ int heap_new(struct state *state, const struct heap_ops *ops, struct heap **ret)
     struct heap *h;
     int r;
 
-    if (state->magic != STATE_MAGIC || state->version != STATE_VERSION || state->arena_bytes < ABI_ARENA_BYTES_MIN ||
-        state->arena_bytes > ABI_ARENA_BYTES_MAX || state->bytes != state_bytes(state->arena_bytes))
+    if (state->magic != STATE_MAGIC || state->version != STATE_VERSION ||
+        state->arena_bytes < ABI_ARENA_BYTES_MIN || state->arena_bytes > ABI_ARENA_BYTES_MAX ||
+        state->bytes != state_bytes(state->arena_bytes))
         return -EUCLEAN;
     h = calloc(1, sizeof(*h));
     if (!h)
@@ -261,6 +275,10 @@ struct heap *heap_free(struct heap *h)
     return NULL;
 }
 
+/*
+ * The tag is looked at first: a block whose chunk has no objects has perhaps no entry or word in memory
+ * either.
+ */
 uint64_t heap_object_bytes(const struct heap *h, uint32_t block)
 {
     unsigned tag;
@@ -276,6 +294,10 @@ uint32_t heap_extent_block(const struct heap *h)
     return h->extent_block;
 }
 
+/*
+ * The lowest free chunk, of which one page is used. It never comes back, so it had better be one from the
+ * arena's beginning, where it splits no run.
+ */
 int heap_roots(struct heap *h, uint64_t *ret_offset)
 {
     uint64_t chunk = h->state->root_chunk;
@@ -288,7 +310,7 @@ int heap_roots(struct heap *h, uint64_t *ret_offset)
         run_claim(h, (uint32_t)chunk, 1);
         /* Killed from here on: ROOTS that the state does not name, so FREE. */
         store_relaxed(&h->chunks[chunk].kind, CHUNK_ROOTS);
-        compiler_fence();
+        compiler_fence(); /* H5; pairs with recover_kind() */
         r = pages_back(h, chunk * ABI_PAGES_PER_CHUNK, 1);
         if (r < 0) {
             store_relaxed(&h->chunks[chunk].kind, CHUNK_FREE);
@@ -301,6 +323,7 @@ int heap_roots(struct heap *h, uint64_t *ret_offset)
     return 0;
 }
 
+/* Sums over the classes; nothing is walked. */
 void heap_figures(const struct heap *h, struct heap_figures *ret)
 {
     struct heap_figures f = {
@@ -324,6 +347,7 @@ void heap_figures(const struct heap *h, struct heap_figures *ret)
     *ret = f;
 }
 
+/* Steps over chunks without objects by the busy bitmap. */
 unsigned heap_pending(const struct heap *h, uint64_t *words, unsigned n_words, uint64_t *cursor)
 {
     uint64_t block = *cursor;

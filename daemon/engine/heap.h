@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #include "engine/state.h"
-#include "engine/truth.h" /* struct heap, struct heap_ops, and inlined: heap_take(), heap_expire(), heap_commit() */
+#include "engine/truth.h" /* struct heap and heap_ops; inlined: heap_take(), heap_expire(), heap_commit() */
 
 struct heap_figures {
     uint64_t out_bytes; /* objects out (pending included): whole objects, not their spans */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Holes: runs of free pages that are given back to the operating system. While the purger punches one, its pages are
- * PURGING and cannot be handed out; a chunk with such pages is busy unless it is PIECES, where they count as used.
+ * Holes: runs of free pages that are given back to the operating system. While the purger punches one, its
+ * pages are PURGING and cannot be handed out; a chunk with such pages is busy unless it is PIECES, where they
+ * count as used.
  */
 #include "engine/heap-internal.h"
 
-/* One system call over a short unbacked gap costs less than two; a longer gap would keep address space from use. */
+/*
+ * One system call over a short unbacked gap costs less than two; a longer gap would keep address space from
+ * use.
+ */
 #define HOLE_GAP_PAGES ABI_PAGES_PER_CHUNK
 
 /* 64 MiB take about 10 ms to punch: so long may pages be unavailable that somebody may want. */
@@ -44,7 +48,10 @@ static uint64_t hole_first(const struct heap *h, uint64_t page)
     }
 }
 
-/* One past the last backed page of the free pages that go on from there, short gaps of unbacked ones included. */
+/*
+ * One past the last backed page of the free pages that go on from there, short gaps of unbacked ones
+ * included.
+ */
 static uint64_t hole_end(const struct heap *h, uint64_t first)
 {
     uint64_t end = first + 1, limit = MIN(h->n_chunks * ABI_PAGES_PER_CHUNK, first + HOLE_PAGES_MAX);
@@ -73,28 +80,32 @@ static uint64_t hole_end(const struct heap *h, uint64_t first)
 static void chunk_purge_begin(struct heap *h, uint32_t chunk, uint32_t mask)
 {
     struct chunk_entry *e = &h->chunks[chunk];
-    unsigned n_backed = (unsigned)__builtin_popcount(e->backed & mask);
+    unsigned n_backed = mask_count(e->backed & mask);
 
     if (bitmap_test(&h->busy, chunk))
         pieces_set_used(h, chunk, (uint32_t)h->spans[chunk].used | mask);
     else
         run_claim(h, chunk, 1);
-    /* Killed between: PURGING and backed. The start takes PURGING for "free and not backed", whatever backed says. */
+    /*
+     * Killed between: PURGING and backed. The start takes PURGING for "free and not backed", whatever backed
+     * says.
+     */
     store_relaxed(&e->purging, (uint16_t)(e->purging | mask));
-    compiler_fence();
+    compiler_fence(); /* pairs with recover_purging() */
     store_relaxed(&e->backed, (uint16_t)(e->backed & ~mask));
-    compiler_fence(); /* the caller punches after it */
+    compiler_fence(); /* the caller punches after it; pairs with recover_purging() */
     h->n_backed -= n_backed;
-    h->n_purging += (unsigned)__builtin_popcount(mask);
+    h->n_purging += mask_count(mask);
 }
 
+/* A free chunk is free again once the last hole in it is punched. */
 static void chunk_purge_end(struct heap *h, uint32_t chunk, uint32_t mask)
 {
     struct chunk_entry *e = &h->chunks[chunk];
 
     /* Not backed, so the next owner backs first. Killed before it: the start does the same. */
     store_relaxed(&e->purging, (uint16_t)(e->purging & ~mask));
-    h->n_purging -= (unsigned)__builtin_popcount(mask);
+    h->n_purging -= mask_count(mask);
     if (e->kind == CHUNK_PIECES)
         pieces_set_used(h, chunk, (uint32_t)h->spans[chunk].used & ~mask);
     else if (!e->purging)
@@ -102,7 +113,8 @@ static void chunk_purge_end(struct heap *h, uint32_t chunk, uint32_t mask)
 }
 
 /* Calls a function for the pages of each chunk that a hole touches. */
-static void hole_each(struct heap *h, const struct heap_hole *hole, void (*each)(struct heap *, uint32_t, uint32_t))
+static void hole_each(struct heap *h, const struct heap_hole *hole,
+                      void (*each)(struct heap *, uint32_t, uint32_t))
 {
     uint64_t page = hole->offset / ABI_PAGE_BYTES, end = page + hole->bytes / ABI_PAGE_BYTES;
 
@@ -115,7 +127,12 @@ static void hole_each(struct heap *h, const struct heap_hole *hole, void (*each)
     }
 }
 
-unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_holes, uint64_t min_bytes, uint64_t *cursor)
+/*
+ * The empty spans that are kept are given up only at the beginning of a round (cursor 0), or one that is used
+ * between two calls would be given up again and again.
+ */
+unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_holes, uint64_t min_bytes,
+                          uint64_t *cursor)
 {
     uint64_t page = DIV_ROUND_UP(*cursor, ABI_PAGE_BYTES);
     unsigned n = 0;
@@ -127,7 +144,7 @@ unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_ho
         uint64_t end = hole_end(h, page);
 
         if ((end - page) * ABI_PAGE_BYTES >= min_bytes) {
-            holes[n] = (struct heap_hole){ page * ABI_PAGE_BYTES, (end - page) * ABI_PAGE_BYTES };
+            holes[n] = (struct heap_hole){page * ABI_PAGE_BYTES, (end - page) * ABI_PAGE_BYTES};
             hole_each(h, &holes[n], chunk_purge_begin);
             n++;
         }
@@ -145,11 +162,13 @@ bool heap_purge_claim(struct heap *h, const struct heap_hole *hole)
     return true;
 }
 
+/* From here on the pages may be handed out; whoever does backs them first. */
 void heap_purge_end(struct heap *h, const struct heap_hole *hole)
 {
     hole_each(h, hole, chunk_purge_end);
 }
 
+/* Goes from busy chunk to busy chunk: a free stretch costs one look, whatever its length. */
 bool heap_range_is_free(const struct heap *h, uint64_t offset, uint64_t bytes)
 {
     uint64_t page = offset / ABI_PAGE_BYTES, end = DIV_ROUND_UP(offset + bytes, ABI_PAGE_BYTES);

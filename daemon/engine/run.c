@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Free chunks. A run is a longest row of chunks that are not busy; it is listed by its length at its first chunk, and
- * the busy bitmap finds its ends, so runs split and merge in a few steps whatever their length.
+ * Free chunks. A run is a longest row of chunks that are not busy; it is listed by its length at its first
+ * chunk, and the busy bitmap finds its ends, so runs split and merge in a few steps whatever their length.
  */
 #include "engine/heap-internal.h"
 
+/* Lists of runs: fine enough that the best of the first list is the best of all but for a few per cent. */
 #define RUN_EXACT 32u     /* shorter runs have a list each */
 #define RUN_FINENESS 16u  /* lists a doubling above */
 #define RUN_LOOKS_MAX 64u /* runs of one list that are compared before the best so far is good enough */
 
+/*
+ * Lists go through the spans of their chunks. A chunk is in one list at most: a ripe span in its class's
+ * queue, a PIECES chunk in the list of its longest hole, the first chunk of a free run in the list of its
+ * length.
+ */
 void chunk_list_append(struct heap *h, struct chunk_list *l, uint32_t chunk)
 {
     h->spans[chunk].next = 0;
@@ -65,6 +71,7 @@ void run_insert(struct heap *h, uint32_t first, uint64_t n)
     h->runs_present[bin / 64] |= 1ull << (bin % 64);
 }
 
+/* Takes a run out of its list, as it was listed: before its length or the busy bits change. */
 static void run_remove(struct heap *h, uint32_t first)
 {
     unsigned bin = run_bin(h->spans[first].run_length);
@@ -84,7 +91,8 @@ static uint32_t run_best_of_bin(const struct heap *h, unsigned bin, uint64_t n, 
 
         if (length < n)
             continue;
-        if (!best || length < h->spans[best].run_length || (length == h->spans[best].run_length && run > best))
+        if (!best || length < h->spans[best].run_length ||
+            (length == h->spans[best].run_length && run > best))
             best = run;
     }
     return best;
@@ -103,6 +111,11 @@ static unsigned run_next_bin(const struct heap *h, unsigned bin)
     return RUN_BINS;
 }
 
+/*
+ * The list for that length holds some that are too short, all further ones only longer ones. The looks at
+ * each are limited, so that whoever leaves many holes behind does not slow down the others; only when no
+ * longer run is left, all of the first list are looked at, before it is said that there is none.
+ */
 uint32_t run_best(const struct heap *h, uint64_t n)
 {
     unsigned own = run_bin(n), bin = own;
@@ -111,13 +124,14 @@ uint32_t run_best(const struct heap *h, uint64_t n)
     if (!run && (bin = run_next_bin(h, own + 1)) < RUN_BINS)
         run = run_best_of_bin(h, bin, n, RUN_LOOKS_MAX);
     if (!run)
-        run = run_best_of_bin(h, own, n, UINT32_MAX); /* nothing longer is left: then every one is looked at */
+        run =
+            run_best_of_bin(h, own, n, UINT32_MAX); /* nothing longer is left: then every one is looked at */
     return run ? run + (uint32_t)(h->spans[run].run_length - n) : 0;
 }
 
 /*
- * Lets the watermark that is nearer reach over chunks whose entries are about to be written. Killed before that: the
- * entries below it are still zero, which is a free chunk.
+ * Lets the watermark that is nearer reach over chunks whose entries are about to be written. Killed before
+ * that: the entries below it are still zero, which is a free chunk.
  */
 static void state_touch(struct heap *h, uint64_t first, uint64_t end)
 {
@@ -129,9 +143,12 @@ static void state_touch(struct heap *h, uint64_t first, uint64_t end)
         store_relaxed(&h->state->n_low, end); /* read by a successor only */
     else
         store_relaxed(&h->state->n_high, h->n_chunks - first);
-    compiler_fence();
+    compiler_fence(); /* pairs with heap_recover() */
 }
 
+/*
+ * What is left of the run on both sides is listed anew; the lazy pages among the taken ones are counted off.
+ */
 void run_claim(struct heap *h, uint32_t first, uint64_t n)
 {
     uint32_t run = (uint32_t)(bitmap_prev_set(&h->busy, first) + 1); /* chunk 0 is always busy */
@@ -144,12 +161,13 @@ void run_claim(struct heap *h, uint32_t first, uint64_t n)
     if (first + n < run + length)
         run_insert(h, (uint32_t)(first + n), run + length - (first + n));
     for (uint64_t c = bitmap_next_set(&h->lazy, first); c < first + n; c = bitmap_next_set(&h->lazy, c + 1)) {
-        h->n_lazy -= (unsigned)__builtin_popcount(h->chunks[c].backed);
+        h->n_lazy -= mask_count(h->chunks[c].backed);
         bitmap_clear(&h->lazy, c, 1);
     }
     state_touch(h, first, first + n);
 }
 
+/* Joins the runs that end and begin there. Those of its chunks that are backed are lazy from now on. */
 void run_return(struct heap *h, uint32_t first, uint64_t n)
 {
     uint64_t below = bitmap_prev_set(&h->busy, first - 1u) + 1, above = bitmap_next_set(&h->busy, first + n);
@@ -157,7 +175,7 @@ void run_return(struct heap *h, uint32_t first, uint64_t n)
     for (uint64_t c = first; c < first + n; c++) {
         if (!h->chunks[c].backed)
             continue;
-        h->n_lazy += (unsigned)__builtin_popcount(h->chunks[c].backed);
+        h->n_lazy += mask_count(h->chunks[c].backed);
         bitmap_set(&h->lazy, c, 1);
     }
     bitmap_clear(&h->busy, first, n);
@@ -183,13 +201,18 @@ static uint64_t pages_next(const struct heap *h, uint64_t page, uint64_t end, bo
     return end;
 }
 
+/* One store a chunk: a bit that is set speaks of memory that is there. */
 static void pages_mark_backed(struct heap *h, uint64_t page, uint64_t end)
 {
     while (page < end) {
         struct chunk_entry *e = &h->chunks[page / ABI_PAGES_PER_CHUNK];
-        unsigned first = page % ABI_PAGES_PER_CHUNK, n = (unsigned)MIN(end - page, (uint64_t)ABI_PAGES_PER_CHUNK - first);
+        unsigned first = page % ABI_PAGES_PER_CHUNK,
+                 n = (unsigned)MIN(end - page, (uint64_t)ABI_PAGES_PER_CHUNK - first);
 
-        /* H3: after the memory is there. Killed before it: the page is backed once more when it is next handed out. */
+        /*
+         * H3: after the memory is there. Killed before it: the page is backed once more when it is next
+         * handed out.
+         */
         store_relaxed(&e->backed, (uint16_t)(e->backed | page_mask(first, n)));
         h->n_backed += n;
         page += n;
@@ -206,10 +229,10 @@ int pages_back(struct heap *h, uint64_t page, uint64_t n)
 
         if (r < 0)
             return r;
-        compiler_fence();
+        compiler_fence(); /* H3; pairs with recover_pages() */
         pages_mark_backed(h, page, gap_end);
         page = gap_end;
     }
-    compiler_fence(); /* H5: the caller's hand-out comes after */
+    compiler_fence(); /* H5: the caller's hand-out comes after; pairs with recover_pages() */
     return 0;
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Spans: chunks cut into objects of one class. Each class has a queue of its ripe spans, those with free objects. A
- * span joins at the end when it gets its first free object, and refills use up the span at the front, so the one used
- * is always the one whose frees have gathered longest: its words are dense, which is what makes all later steps cheap.
+ * Spans: chunks cut into objects of one class. Each class has a queue of its ripe spans, those with free
+ * objects. A span joins at the end when it gets its first free object, and refills use up the span at the
+ * front, so the one used is always the one whose frees have gathered longest: its words are dense, which is
+ * what makes all later steps cheap.
  */
 #include <errno.h>
 
 #include "engine/heap-internal.h"
 
+/* Objects stand side by side from the chunk's start; what does not hold a whole one at its end is lost. */
 uint32_t heap_class_pattern(unsigned class_index, unsigned block_in_span)
 {
     uint32_t bytes = abi_class_bytes(class_index), n = ABI_CHUNK_BYTES / bytes, pattern = 0;
@@ -18,6 +20,10 @@ uint32_t heap_class_pattern(unsigned class_index, unsigned block_in_span)
     return pattern;
 }
 
+/*
+ * H4: what is free is nothing but the pattern without the out bits. Called where that is not followed step
+ * by step: after a start, and for a span that was parked.
+ */
 uint32_t span_count(struct heap *h, uint32_t chunk)
 {
     struct span *s = &h->spans[chunk];
@@ -29,8 +35,8 @@ uint32_t span_count(struct heap *h, uint32_t chunk)
     for (unsigned b = 0; b < ABI_BLOCKS_PER_CHUNK; b++) {
         uint32_t free_mask = patterns[b] & ~(uint32_t)truth[b];
 
-        n_out += (unsigned)__builtin_popcount((uint32_t)truth[b]);
-        n_free += (unsigned)__builtin_popcount(free_mask);
+        n_out += mask_count((uint32_t)truth[b]);
+        n_free += mask_count(free_mask);
         if (free_mask)
             span_open_block(s, b);
     }
@@ -50,6 +56,10 @@ static void span_set_class(struct heap *h, uint32_t chunk, unsigned class_index)
     h->n_spans++;
 }
 
+/*
+ * Nothing of the span is out or chosen. One such a class stays, in its queue like the others, so that a
+ * client who allocates and frees one object does not make the daemon give back and fetch a chunk each time.
+ */
 static void span_empty(struct heap *h, uint32_t chunk)
 {
     uint32_t *kept = &h->kept[h->spans[chunk].tag - TAG_SPAN];
@@ -60,6 +70,7 @@ static void span_empty(struct heap *h, uint32_t chunk)
         span_release(h, chunk);
 }
 
+/* The caller saw to it that its class is one and that it is not one empty span too many. */
 void span_adopt(struct heap *h, uint32_t chunk)
 {
     struct span *s = &h->spans[chunk];
@@ -71,7 +82,7 @@ void span_adopt(struct heap *h, uint32_t chunk)
     h->n_committed[s->tag] += n_out;
     for (unsigned b = 0; b < ABI_BLOCKS_PER_CHUNK; b++)
         h->n_taken[s->tag] +=
-            (unsigned)__builtin_popcount((uint32_t)(h->truth[(uint64_t)chunk * ABI_BLOCKS_PER_CHUNK + b] >> 32));
+            mask_count((uint32_t)(h->truth[(uint64_t)chunk * ABI_BLOCKS_PER_CHUNK + b] >> 32));
     if (s->n_free > 0)
         chunk_list_append(h, &h->ripe[class_index], chunk);
 }
@@ -91,6 +102,7 @@ void span_release(struct heap *h, uint32_t chunk)
     run_return(h, chunk, 1);
 }
 
+/* Some of its objects came free, by which it has become ripe (n_before == 0), or empty, or both. */
 void span_filled(struct heap *h, uint32_t chunk, unsigned n_before)
 {
     struct span *s = &h->spans[chunk];
@@ -101,6 +113,9 @@ void span_filled(struct heap *h, uint32_t chunk, unsigned n_before)
         span_empty(h, chunk);
 }
 
+/*
+ * See struct span: from now on its counts are not followed, until all its chosen words have found their way.
+ */
 void span_park(struct heap *h, uint32_t chunk)
 {
     struct span *s = &h->spans[chunk];
@@ -137,6 +152,7 @@ static int span_chunk(const struct heap *h, uint32_t *ret)
     return 0;
 }
 
+/* Makes a span of the chunk that costs least, all free, and puts it at the end of the (empty) queue. */
 static int span_new(struct heap *h, unsigned class_index, uint32_t *ret)
 {
     struct chunk_entry *e;
@@ -152,9 +168,9 @@ static int span_new(struct heap *h, unsigned class_index, uint32_t *ret)
     /* Killed before kind: still FREE. After it: a span with nothing out, which is released at the start. */
     e->class_index = (uint8_t)class_index;
     e->flags |= CHUNK_HAS_TRUTH;
-    compiler_fence();
+    compiler_fence(); /* pairs with recover_span() */
     store_relaxed(&e->kind, CHUNK_SPAN);
-    compiler_fence();
+    compiler_fence(); /* H5: before its memory; pairs with recover_span() */
     r = pages_back(h, (uint64_t)chunk * ABI_PAGES_PER_CHUNK, ABI_PAGES_PER_CHUNK);
     if (r < 0) {
         store_relaxed(&e->kind, CHUNK_FREE);
@@ -184,7 +200,8 @@ static uint64_t span_choose(const struct heap *h, uint32_t block, const uint32_t
                             struct choice *choice, unsigned *n_objects)
 {
     const truth_t *truths = h->truth + block;
-    struct choice c = *choice; /* in registers: a store to words[] might be one to *choice, for all the compiler knows */
+    /* In registers: a store to words[] might be one to *choice, for all that the compiler knows. */
+    struct choice c = *choice;
     uint64_t before = c.objects_left;
 
     for (; open && c.n < c.n_max; open &= open - 1) {
@@ -207,14 +224,15 @@ static uint64_t span_choose(const struct heap *h, uint32_t block, const uint32_t
     return open;
 }
 
+/* Chooses from one ripe span. It leaves the queue when nothing is left of it. */
 static void span_reserve(struct heap *h, uint32_t chunk, unsigned class_index, struct choice *c)
 {
     struct span *s = &h->spans[chunk];
     unsigned n_objects = 0, n_words = c->n;
 
     for (unsigned i = 0; i < OPEN_WORDS && !c->full; i++)
-        s->open[i] = span_choose(h, chunk * ABI_BLOCKS_PER_CHUNK + i * 64, h->patterns[class_index] + i * 64, s->open[i],
-                                 c, &n_objects);
+        s->open[i] = span_choose(h, chunk * ABI_BLOCKS_PER_CHUNK + i * 64, h->patterns[class_index] + i * 64,
+                                 s->open[i], c, &n_objects);
     if (n_objects > 0 && h->kept[class_index] == chunk)
         h->kept[class_index] = 0;
     s->n_free = (uint16_t)(s->n_free - n_objects);
@@ -223,10 +241,10 @@ static void span_reserve(struct heap *h, uint32_t chunk, unsigned class_index, s
         chunk_list_remove(h, &h->ripe[class_index], chunk);
 }
 
-unsigned heap_reserve(struct heap *h, unsigned class_index, uint64_t *words, unsigned n_words, uint64_t max_bytes,
-                      int *ret_error)
+unsigned heap_reserve(struct heap *h, unsigned class_index, uint64_t *words, unsigned n_words,
+                      uint64_t max_bytes, int *ret_error)
 {
-    struct choice c = { .words = words, .n_max = n_words };
+    struct choice c = {.words = words, .n_max = n_words};
     int r = -EINVAL;
 
     if (class_index >= ABI_CLASS_EXTENT) {
@@ -249,6 +267,10 @@ unsigned heap_reserve(struct heap *h, unsigned class_index, uint64_t *words, uns
     return c.n;
 }
 
+/*
+ * The word was the whole free part of its block, and is so again. A parked span is counted when the last one
+ * is back.
+ */
 void heap_unreserve(struct heap *h, uint64_t word)
 {
     uint32_t block = abi_word_block(word), chunk = block_chunk(block);

@@ -42,7 +42,7 @@ void state_init(struct state *s, uint64_t arena_bytes, uint64_t base)
     s->truth_offset = l.truth;
     s->bytes = l.end;
     /* Killed before this store: no magic, and the segment is thrown away. */
-    compiler_fence();
+    compiler_fence(); /* pairs with the check in heap_new() */
     s->magic = STATE_MAGIC;
 }
 

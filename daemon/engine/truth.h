@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The heap's inside, and the part of it that runs once a record: a truth word, the span's counts and one counter are
- * all that such a step touches, so it is inlined into the loops over records. Whoever includes this for heap_take()
- * and its like leaves the fields alone; they belong to the engine's heap files.
+ * The heap's inside, and the part of it that runs once a record: a truth word, the span's counts and one
+ * counter are all that such a step touches, so it is inlined into the loops over records. Whoever includes
+ * this for heap_take() and its like leaves the fields alone; they belong to the engine's heap files.
  *
- * Counts are of three kinds of event and only grow: each step adds to one of them, and what is out or pending is the
- * difference of two. A counter that goes up and down would cost each step a second read-modify-write.
+ * Counts are of three kinds of event and only grow: each step adds to one of them, and what is out or pending
+ * is the difference of two. A counter that goes up and down would cost each step a second read-modify-write.
  */
 #ifndef RECLAIMD_ENGINE_TRUTH_H
 #define RECLAIMD_ENGINE_TRUTH_H
@@ -29,12 +29,13 @@ enum {
 #define OPEN_WORDS (ABI_BLOCKS_PER_CHUNK / 64)
 
 /*
- * One a chunk, never in shared memory, 0 for a chunk that was never used. For a chunk that begins a run of free chunks
- * the same memory describes that run.
+ * One a chunk, never in shared memory, 0 for a chunk that was never used. For a chunk that begins a run of
+ * free chunks the same memory describes that run.
  *
- * A span is *ripe* while it has free objects: then it is in the queue of its class. While chosen words are not
- * committed (n_reserved > 0), nothing of their blocks is open; if an object of the span is freed meanwhile, the span is
- * *parked*: n_free and open are 0, the queue has forgotten it, and both are derived anew after the last commit.
+ * A span is *ripe* while it has free objects: then it is in the queue of its class. While chosen words are
+ * not committed (n_reserved > 0), nothing of their blocks is open; if an object of the span is freed
+ * meanwhile, the span is *parked*: n_free and open are 0, the queue has forgotten it, and both are derived
+ * anew after the last commit.
  */
 struct span {
     uint16_t n_free;     /* free objects in open blocks */
@@ -46,7 +47,7 @@ struct span {
     union {
         uint64_t open[OPEN_WORDS]; /* SPAN: a bit a block that has free objects, none of them reserved */
         struct {
-            uint64_t used; /* PIECES: a bit a page that is an extent's or being purged */
+            uint64_t used;    /* PIECES: a bit a page that is an extent's or being purged */
             uint64_t longest; /* PIECES: its longest run of other pages, which names its list */
         };
         uint64_t run_length; /* of a free run, at its first chunk */
@@ -61,7 +62,9 @@ struct chunk_list {
 };
 
 struct heap_ops {
-    /* Makes memory be behind [offset, offset + bytes) of the arena. 0 or negative errno (-ENOMEM: not now). */
+    /*
+     * Makes memory be behind [offset, offset + bytes) of the arena. 0 or negative errno (-ENOMEM: not now).
+     */
     int (*back)(void *userdata, uint64_t offset, uint64_t bytes);
     void *userdata;
 };
@@ -93,7 +96,7 @@ struct heap {
     struct bitmap lazy_pieces; /* PIECES with free pages that are backed */
     struct chunk_list runs[RUN_BINS];
     uint64_t runs_present[DIV_ROUND_UP(RUN_BINS, 64)];
-    struct chunk_list pieces[ABI_PAGES_PER_CHUNK]; /* by the longest hole in pages; [0] is not used */
+    struct chunk_list pieces[ABI_PAGES_PER_CHUNK];        /* by the longest hole in pages; [0] is not used */
     uint64_t pages_committed, pages_taken, pages_expired; /* of extents */
     uint64_t n_backed, n_lazy, n_purging;                 /* pages */
     uint64_t n_spans;
@@ -112,8 +115,8 @@ void span_unpark(struct heap *h, uint32_t chunk);
 void span_filled(struct heap *h, uint32_t chunk, unsigned n_before);
 
 /*
- * How many objects a mask names. Where the compiler may not use the instruction (it is younger than x86-64) and calls a
- * function instead, the processor is asked: a load and a branch that always goes the same way.
+ * How many objects a mask names. Where the compiler may not use the instruction (it is younger than x86-64)
+ * and calls a function instead, the processor is asked: a load and a branch that always goes the same way.
  */
 static inline unsigned mask_count(uint32_t mask)
 {
@@ -145,10 +148,11 @@ static inline void span_open_block(struct span *s, uint32_t block)
 }
 
 /*
- * Here and below: a truth word is written by one relaxed store. Only this thread reads it, so it orders nothing; it is
- * whole, so that a daemon killed at any instruction leaves the old word or the new.
+ * Here and below: a truth word is written by one relaxed store. Only this thread reads it, so it orders
+ * nothing; it is whole, so that a daemon killed at any instruction leaves the old word or the new.
  */
-static inline uint32_t heap_take(struct heap *h, uint32_t block, uint32_t mask, uint64_t *ret_bytes, bool *ret_extent)
+static inline uint32_t heap_take(struct heap *h, uint32_t block, uint32_t mask, uint64_t *ret_bytes,
+                                 bool *ret_extent)
 {
     uint32_t accepted;
     unsigned tag, n;
@@ -165,7 +169,10 @@ static inline uint32_t heap_take(struct heap *h, uint32_t block, uint32_t mask, 
     accepted = mask & (uint32_t)truth & ~(uint32_t)(truth >> 32);
     if (unlikely(!accepted))
         return 0;
-    /* Killed after it: pending, though the lane's cursor has not moved; the replay finds the bits pending and goes on. */
+    /*
+     * Killed after it: pending, though the lane's cursor has not moved; the replay finds the bits pending and
+     * goes on.
+     */
     store_relaxed(&h->truth[block], truth | (truth_t)accepted << 32);
     n = mask_count(accepted);
     h->n_taken[tag] += n;
@@ -180,7 +187,8 @@ static inline uint32_t heap_take(struct heap *h, uint32_t block, uint32_t mask, 
 /* Is that one granule of that block an object that is handed out (pending or not)? Any block is safe. */
 static inline bool heap_is_out(const struct heap *h, uint32_t block, uint32_t bit)
 {
-    return block < h->n_blocks && h->spans[block_chunk(block)].tag != TAG_NONE && ((uint32_t)h->truth[block] & bit);
+    return block < h->n_blocks && h->spans[block_chunk(block)].tag != TAG_NONE &&
+           ((uint32_t)h->truth[block] & bit);
 }
 
 static inline void heap_expire(struct heap *h, uint64_t word)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many words at once. Words come in rows that speak of one span: refills choose them so, and frees in order are so. For
- * such a row the span's counts stay in registers; stored and loaded again for each word they would make it wait for
- * the one before, which takes longer than all the rest of the work.
+ * Many words at once. Words come in rows that speak of one span: refills choose them so, and frees in order
+ * are so. For such a row the span's counts stay in registers; stored and loaded again for each word they
+ * would make it wait for the one before, which takes longer than all the rest of the work.
  */
 #include "engine/heap-internal.h"
 
-/* What may be taken of a record, and the tag of its chunk; 0 for a block that has no truth word to be looked at. */
+/*
+ * What may be taken of a record, and the tag of its chunk; 0 for a block that has no truth word to be looked
+ * at.
+ */
 static inline uint32_t acceptable(const struct heap *h, uint64_t word, unsigned *ret_tag)
 {
     uint32_t block = abi_word_block(word);
@@ -22,6 +25,7 @@ static inline uint32_t acceptable(const struct heap *h, uint64_t word, unsigned 
     return abi_word_mask(word) & (uint32_t)truth & ~(uint32_t)(truth >> 32);
 }
 
+/* Counts a row of records of one class. */
 static void taken_count(struct heap *h, unsigned tag, unsigned n_objects, struct heap_taken *t)
 {
     h->n_taken[tag] += n_objects;
@@ -29,9 +33,14 @@ static void taken_count(struct heap *h, unsigned tag, unsigned n_objects, struct
     t->n_bytes += (uint64_t)n_objects * h->object_bytes[tag];
 }
 
-unsigned heap_take_words(struct heap *h, const uint64_t *words, unsigned n, uint64_t *accepted, struct heap_taken *ret)
+/*
+ * Records from a ring are of one class for long stretches, so the sums are kept by class and added up where
+ * it changes. A record costs a look at its chunk's tag, its truth word and nothing else.
+ */
+unsigned heap_take_words(struct heap *h, const uint64_t *words, unsigned n, uint64_t *accepted,
+                         struct heap_taken *ret)
 {
-    struct heap_taken t = { 0 };
+    struct heap_taken t = {0};
     unsigned i, tag, row_tag = TAG_NONE, row = 0;
 
     for (i = 0; i < n; i++) {
@@ -62,7 +71,10 @@ unsigned heap_take_words(struct heap *h, const uint64_t *words, unsigned n, uint
 
 #define ROW_WORDS 8u
 
-/* All of ROW_WORDS words are of one chunk. One branch, which frees in order always take and random ones never. */
+/*
+ * All of ROW_WORDS words are of one chunk. One branch, which frees in order always take and random ones
+ * never.
+ */
 static bool words_are_row(const uint64_t *words)
 {
     uint64_t differ = 0;
@@ -104,6 +116,11 @@ static bool expire_row(struct heap *h, const uint64_t *words)
     return true;
 }
 
+/*
+ * Eight by eight. Words in random order would make an "is it the same span still?" after each word a coin
+ * toss, which costs more than it saves; all eight together it is nearly always no, and they are done one by
+ * one.
+ */
 void heap_expire_words(struct heap *h, const uint64_t *words, unsigned n)
 {
     for (; n >= ROW_WORDS; words += ROW_WORDS, n -= ROW_WORDS)
@@ -143,6 +160,9 @@ static unsigned commit_row(struct heap *h, const uint64_t *words, unsigned n)
     return i;
 }
 
+/*
+ * In any order, though only heap_reserve()'s own is fast. Extents, one word each, go through heap_commit().
+ */
 void heap_commit_words(struct heap *h, const uint64_t *words, unsigned n)
 {
     for (unsigned done; n > 0; words += done, n -= done)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A heap on a state of its own, over an arena that is not there: the fixture plays the operating system and notes which
- * pages have memory behind them. For the tests of daemon/engine's heap files.
+ * A heap on a state of its own, over an arena that is not there: the fixture plays the operating system and
+ * notes which pages have memory behind them. For the tests of daemon/engine's heap files.
  */
 #ifndef RECLAIMD_TESTS_HEAP_FIXTURE_H
 #define RECLAIMD_TESTS_HEAP_FIXTURE_H
@@ -28,8 +28,8 @@
 struct fixture {
     struct state *state;
     struct heap *heap;
-    int fd; /* of the state */
-    bool *memory; /* a page: back() was called for it and it was not punched since; NULL: nobody wants to know */
+    int fd;       /* of the state */
+    bool *memory; /* a page: backed and not punched since; NULL: nobody wants to know */
     struct heap_hole calls[BACK_CALLS_MAX]; /* the last calls of back() */
     unsigned n_calls;
     int fail;            /* the errno that back() returns .. */
@@ -47,7 +47,7 @@ static int fixture_back(void *userdata, uint64_t offset, uint64_t bytes)
         f->fail_after = 0;
         return -f->fail;
     }
-    f->calls[f->n_calls++ % BACK_CALLS_MAX] = (struct heap_hole){ offset, bytes };
+    f->calls[f->n_calls++ % BACK_CALLS_MAX] = (struct heap_hole){offset, bytes};
     for (uint64_t p = offset / ABI_PAGE_BYTES; f->memory && p < (offset + bytes) / ABI_PAGE_BYTES; p++)
         f->memory[p] = true;
     return 0;
@@ -61,7 +61,7 @@ static inline void fixture_punch(struct fixture *f, const struct heap_hole *hole
 
 static inline int fixture_start(struct fixture *f)
 {
-    struct heap_ops ops = { .back = fixture_back, .userdata = f };
+    struct heap_ops ops = {.back = fixture_back, .userdata = f};
 
     return heap_new(f->state, &ops, &f->heap);
 }
@@ -69,16 +69,18 @@ static inline int fixture_start(struct fixture *f)
 /* With a page behind it that nobody may touch. */
 static inline void *fixture_map(int fd, uint64_t bytes)
 {
-    void *map = mmap(NULL, bytes + ABI_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *map =
+        mmap(NULL, bytes + ABI_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     assert_ptr_not_equal(map, MAP_FAILED);
-    assert_ptr_equal(mmap(map, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0), map);
+    assert_ptr_equal(mmap(map, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0),
+                     map);
     return map;
 }
 
 static inline void fixture_init(struct fixture *f, uint64_t arena_bytes)
 {
-    *f = (struct fixture){ .fd = memfd_create("heap-test", MFD_CLOEXEC) };
+    *f = (struct fixture){.fd = memfd_create("heap-test", MFD_CLOEXEC)};
     assert_true(f->fd >= 0);
     assert_int_equal(ftruncate(f->fd, (off_t)state_bytes(arena_bytes)), 0);
     f->state = fixture_map(f->fd, state_bytes(arena_bytes));
@@ -98,11 +100,15 @@ static inline void fixture_deinit(struct fixture *f)
     free(f->memory);
 }
 
-/* A second fixture with a copy of the state, as a successor would find it; its heap is not made. Lanes are not copied. */
+/*
+ * A second fixture with a copy of the state, as a successor would find it; its heap is not made. Lanes are
+ * not copied.
+ */
 static inline void fixture_copy_state(const struct fixture *from, struct fixture *to)
 {
     memcpy(to->state, from->state, from->state->lane_offset);
-    memcpy((char *)to->state + from->state->truth_offset, (const char *)from->state + from->state->truth_offset,
+    memcpy((char *)to->state + from->state->truth_offset,
+           (const char *)from->state + from->state->truth_offset,
            from->state->bytes - from->state->truth_offset);
 }
 
@@ -158,7 +164,8 @@ static inline void fixture_free(struct fixture *f, uint64_t word)
 
 static inline uint64_t word_offset(uint64_t word)
 {
-    return (uint64_t)abi_word_block(word) * ABI_BLOCK_BYTES + (unsigned)__builtin_ctz(abi_word_mask(word)) * ABI_GRANULE_BYTES;
+    return (uint64_t)abi_word_block(word) * ABI_BLOCK_BYTES +
+           (unsigned)__builtin_ctz(abi_word_mask(word)) * ABI_GRANULE_BYTES;
 }
 
 static inline uint32_t word_chunk(uint64_t word)

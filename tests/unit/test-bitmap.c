@@ -39,7 +39,7 @@ static void compare_at(const struct bitmap *b, const struct naive *m, uint64_t f
 
 static void random_steps(uint64_t n, uint64_t seed)
 {
-    struct naive m = { n, calloc(n, 1) };
+    struct naive m = {n, calloc(n, 1)};
     void *memory = calloc(1, bitmap_bytes(n));
     struct bitmap b;
 
@@ -49,7 +49,8 @@ static void random_steps(uint64_t n, uint64_t seed)
     for (unsigned i = 0; i < STEPS; i++) {
         uint64_t first = fixture_random(&seed, n);
         /* Mostly short ranges, now and then whatever fits, so that words fill up and empty at all levels. */
-        uint64_t length = 1 + fixture_random(&seed, fixture_random(&seed, 8) ? MIN(n - first, 70ull) : n - first);
+        uint64_t length =
+            1 + fixture_random(&seed, fixture_random(&seed, 8) ? MIN(n - first, 70ull) : n - first);
         bool value = fixture_random(&seed, 2);
 
         if (value)
@@ -69,7 +70,8 @@ static void random_steps(uint64_t n, uint64_t seed)
 
 static void test_finds_what_a_plain_array_finds(void **state)
 {
-    static const uint64_t sizes[] = { 1, 2, 63, 64, 65, 127, 128, 4095, 4096, 4097, 5000, 262144, 262145, 300000 };
+    static const uint64_t sizes[] = {1,    2,    63,   64,   65,     127,    128,
+                                     4095, 4096, 4097, 5000, 262144, 262145, 300000};
 
     for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++)
         random_steps(sizes[i], 0x9e3779b97f4a7c15ull + i);
@@ -77,7 +79,7 @@ static void test_finds_what_a_plain_array_finds(void **state)
 
 static void test_empty_and_full(void **state)
 {
-    static const uint64_t sizes[] = { 1, 64, 100, 4096, 10000, 600000 };
+    static const uint64_t sizes[] = {1, 64, 100, 4096, 10000, 600000};
 
     for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
         uint64_t n = sizes[i];
@@ -102,8 +104,10 @@ static void test_empty_and_full(void **state)
 static void test_what_is_never_set_takes_no_memory(void **state)
 {
     uint64_t n = ABI_ARENA_BYTES_MAX / ABI_CHUNK_BYTES;
-    size_t bytes = bitmap_bytes(n), n_pages = DIV_ROUND_UP(bytes, (size_t)sysconf(_SC_PAGESIZE)), n_resident = 0;
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t bytes = bitmap_bytes(n), n_pages = DIV_ROUND_UP(bytes, (size_t)sysconf(_SC_PAGESIZE)),
+           n_resident = 0;
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     unsigned char *resident = malloc(n_pages);
     struct bitmap b;
 

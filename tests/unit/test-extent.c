@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Extents: where they are put, what is backed, how runs split and merge; and the holes that the purger gets. */
+/*
+ * Extents: where they are put, what is backed, how runs split and merge; and the holes that the purger gets.
+ */
 #include "heap-fixture.h"
 
 #define N_CHUNKS 64u
 #define ARENA (N_CHUNKS * ABI_CHUNK_BYTES)
-#define PAGES(n_chunks) ((n_chunks) * ABI_PAGES_PER_CHUNK)
+#define PAGES(n_chunks) ((n_chunks)*ABI_PAGES_PER_CHUNK)
 #define TOP_PAGE PAGES(N_CHUNKS)
 
 static uint64_t word_page(uint64_t word)
@@ -19,13 +21,13 @@ static void test_extents_come_from_the_end(void **state)
     static const struct {
         uint64_t n_pages, first_page;
     } cases[] = {
-        { 16, TOP_PAGE - 16 },
-        { 17, TOP_PAGE - 48 }, /* two chunks, of which the last has 15 pages that nobody uses */
-        { 32, TOP_PAGE - 80 },
-        { 1, TOP_PAGE - 81 },  /* a new chunk for pieces */
-        { 15, TOP_PAGE - 96 }, /* the rest of that chunk */
-        { 2, TOP_PAGE - 98 },
-        { 33, TOP_PAGE - 160 },
+        {16, TOP_PAGE - 16},
+        {17, TOP_PAGE - 48}, /* two chunks, of which the last has 15 pages that nobody uses */
+        {32, TOP_PAGE - 80},
+        {1, TOP_PAGE - 81},  /* a new chunk for pieces */
+        {15, TOP_PAGE - 96}, /* the rest of that chunk */
+        {2, TOP_PAGE - 98},
+        {33, TOP_PAGE - 160},
     };
     struct fixture f;
 
@@ -51,11 +53,8 @@ static void test_lengths_that_cannot_be(void **state)
         uint64_t n_pages;
         int error;
     } cases[] = {
-        { 0, -EINVAL },
-        { PAGES(N_CHUNKS - 1) + 1, -ENOSPC },
-        { PAGES(N_CHUNKS), -ENOSPC },
-        { UINT64_MAX, -ENOSPC },
-        { UINT64_MAX - 14, -ENOSPC },
+        {0, -EINVAL},          {PAGES(N_CHUNKS - 1) + 1, -ENOSPC}, {PAGES(N_CHUNKS), -ENOSPC},
+        {UINT64_MAX, -ENOSPC}, {UINT64_MAX - 14, -ENOSPC},
     };
     uint64_t word = 42;
     struct fixture f;
@@ -90,14 +89,17 @@ static void test_the_whole_arena_is_one_extent(void **state)
     fixture_deinit(&f);
 }
 
-/* Free runs of these chunks, from the arena's end down, with busy ones between; and where the next extent goes. */
+/*
+ * Free runs of these chunks, from the arena's end down, with busy ones between; and where the next extent
+ * goes.
+ */
 static void test_best_fit(void **state)
 {
     static const struct {
         uint64_t n_chunks;
         unsigned run; /* index in runs */
-    } cases[] = { { 1, 3 }, { 2, 1 }, { 3, 0 }, { 4, 2 }, { 5, 2 } };
-    static const unsigned runs[] = { 3, 2, 6, 1, 4 };
+    } cases[] = {{1, 3}, {2, 1}, {3, 0}, {4, 2}, {5, 2}};
+    static const unsigned runs[] = {3, 2, 6, 1, 4};
 
     for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
         uint64_t words[ARRAY_SIZE(runs)], word;
@@ -113,7 +115,8 @@ static void test_best_fit(void **state)
         if (cases[i].n_chunks == 4) /* 6 is the next only when the run of 4 is gone */
             (void)fixture_alloc_pages(&f, PAGES(4));
         word = fixture_alloc_pages(&f, PAGES(cases[i].n_chunks));
-        assert_int_equal(word_chunk(word), word_chunk(words[cases[i].run]) + runs[cases[i].run] - cases[i].n_chunks);
+        assert_int_equal(word_chunk(word),
+                         word_chunk(words[cases[i].run]) + runs[cases[i].run] - cases[i].n_chunks);
         assert_audit_clean(&f);
         fixture_deinit(&f);
     }
@@ -121,7 +124,7 @@ static void test_best_fit(void **state)
 
 static void test_of_equal_runs_the_highest(void **state)
 {
-    static const unsigned orders[][3] = { { 0, 1, 2 }, { 2, 1, 0 }, { 1, 0, 2 }, { 1, 2, 0 } };
+    static const unsigned orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {1, 2, 0}};
 
     for (unsigned i = 0; i < ARRAY_SIZE(orders); i++) {
         uint64_t words[3];
@@ -143,7 +146,8 @@ static void test_of_equal_runs_the_highest(void **state)
 /* Neighbours freed in each order are one run in the end. */
 static void test_runs_merge(void **state)
 {
-    static const unsigned orders[][4] = { { 0, 1, 2, 3 }, { 3, 2, 1, 0 }, { 0, 2, 1, 3 }, { 1, 3, 0, 2 }, { 2, 0, 3, 1 } };
+    static const unsigned orders[][4] = {
+        {0, 1, 2, 3}, {3, 2, 1, 0}, {0, 2, 1, 3}, {1, 3, 0, 2}, {2, 0, 3, 1}};
 
     for (unsigned i = 0; i < ARRAY_SIZE(orders); i++) {
         uint64_t words[4];
@@ -195,7 +199,7 @@ static void test_long_lists_of_runs_are_searched_whole(void **state)
 
 static void test_pieces_fit_best_and_from_the_end(void **state)
 {
-    static const unsigned lengths[] = { 2, 1, 4, 1, 3, 5 }; /* from the end down: one chunk */
+    static const unsigned lengths[] = {2, 1, 4, 1, 3, 5}; /* from the end down: one chunk */
     uint64_t words[6], other;
     struct fixture f;
 
@@ -207,8 +211,9 @@ static void test_pieces_fit_best_and_from_the_end(void **state)
     fixture_free(&f, words[2]);
     fixture_free(&f, words[4]);
     assert_audit_clean(&f);
-    assert_int_equal(word_page(fixture_alloc_pages(&f, 3)), word_page(words[4]));     /* not the hole of 4 */
-    assert_int_equal(word_page(fixture_alloc_pages(&f, 1)), word_page(words[0]) + 1); /* the end of the hole of 2 */
+    assert_int_equal(word_page(fixture_alloc_pages(&f, 3)), word_page(words[4])); /* not the hole of 4 */
+    assert_int_equal(word_page(fixture_alloc_pages(&f, 1)),
+                     word_page(words[0]) + 1); /* the end of the hole of 2 */
     assert_int_equal(word_page(fixture_alloc_pages(&f, 3)), word_page(words[2]) + 1);
     other = fixture_alloc_pages(&f, 5); /* another chunk */
     assert_int_equal(word_page(other), TOP_PAGE - 16 - 5);
@@ -268,7 +273,8 @@ static void test_only_gaps_are_backed(void **state)
 
     fixture_init(&f, ARENA);
     for (unsigned i = 0; i < 3; i++)
-        words[i] = fixture_alloc_pages(&f, i == 1 ? 32 : 20); /* chunks of 20 pages have 12 that are not backed */
+        words[i] =
+            fixture_alloc_pages(&f, i == 1 ? 32 : 20); /* chunks of 20 pages have 12 that are not backed */
     for (unsigned i = 0; i < 3; i++)
         fixture_free(&f, words[i]);
     f.n_calls = 0;
@@ -284,7 +290,7 @@ static void test_only_gaps_are_backed(void **state)
 
 static void test_a_failed_backing_changes_nothing(void **state)
 {
-    static const uint64_t lengths[] = { 1, 15, 16, 17, 100, PAGES(N_CHUNKS - 3) };
+    static const uint64_t lengths[] = {1, 15, 16, 17, 100, PAGES(N_CHUNKS - 3)};
 
     for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
         struct heap_figures before, after;
@@ -324,7 +330,8 @@ static void test_a_later_gap_fails(void **state)
     f.fail_after = 1;
     assert_int_equal(heap_extent_reserve(f.heap, PAGES(4), &word), -ENOMEM);
     after = fixture_figures(&f);
-    assert_int_equal(after.backed_bytes, before.backed_bytes + 12 * ABI_PAGE_BYTES); /* the first gap, free now */
+    assert_int_equal(after.backed_bytes,
+                     before.backed_bytes + 12 * ABI_PAGE_BYTES); /* the first gap, free now */
     assert_int_equal(after.lazy_bytes, after.backed_bytes);
     assert_audit_clean(&f);
     fixture_deinit(&f);
@@ -332,7 +339,7 @@ static void test_a_later_gap_fails(void **state)
 
 static void test_unreserve_gives_pages_back(void **state)
 {
-    static const uint64_t lengths[] = { 1, 15, 16, 40 };
+    static const uint64_t lengths[] = {1, 15, 16, 40};
 
     for (unsigned i = 0; i < ARRAY_SIZE(lengths); i++) {
         struct fixture f;
@@ -440,7 +447,8 @@ static void test_what_is_being_purged_is_not_handed_out(void **state)
     fixture_free(&f, words[2]);
     assert_int_equal(heap_purge_begin(f.heap, &hole, 1, 0, &cursor), 1);
     assert_int_equal(hole.offset, ABI_CHUNK_BYTES);
-    assert_int_equal(hole.offset + hole.bytes, word_offset(words[0])); /* over eight pages that were never backed */
+    assert_int_equal(hole.offset + hole.bytes,
+                     word_offset(words[0])); /* over eight pages that were never backed */
     assert_int_equal(heap_extent_reserve(f.heap, 1, &word), -ENOSPC);
     assert_int_equal(heap_extent_reserve(f.heap, 16, &word), -ENOSPC);
     assert_int_equal(heap_reserve(f.heap, 0, &word, 1, 1, &error), 0);
@@ -539,26 +547,27 @@ static void test_which_ranges_are_free(void **state)
             uint64_t page, n_pages;
             bool free;
         } cases[] = {
-            { 0, 1, false }, /* chunk 0 */
-            { word_page(span), 1, false },
-            { PAGES(1) + 15, 1, false },
-            { PAGES(2), 1, true },
-            { PAGES(2), 0, false },
-            { PAGES(1) + 15, 2, false },
-            { PAGES(2), PAGES(N_CHUNKS - 4), true }, /* all between */
-            { PAGES(2), PAGES(N_CHUNKS - 4) + 1, false },
-            { word_page(large), 1, false },
-            { word_page(piece) - 12, 12, true }, /* the rest of its chunk */
-            { word_page(piece) - 12, 13, false },
-            { word_page(piece) - 1, 1, true },
-            { word_page(piece) - 13, 2, false },
-            { TOP_PAGE - 1, 1, false },
-            { TOP_PAGE, 1, false }, /* outside */
-            { UINT64_MAX / ABI_PAGE_BYTES, 2, false },
+            {0, 1, false}, /* chunk 0 */
+            {word_page(span), 1, false},
+            {PAGES(1) + 15, 1, false},
+            {PAGES(2), 1, true},
+            {PAGES(2), 0, false},
+            {PAGES(1) + 15, 2, false},
+            {PAGES(2), PAGES(N_CHUNKS - 4), true}, /* all between */
+            {PAGES(2), PAGES(N_CHUNKS - 4) + 1, false},
+            {word_page(large), 1, false},
+            {word_page(piece) - 12, 12, true}, /* the rest of its chunk */
+            {word_page(piece) - 12, 13, false},
+            {word_page(piece) - 1, 1, true},
+            {word_page(piece) - 13, 2, false},
+            {TOP_PAGE - 1, 1, false},
+            {TOP_PAGE, 1, false}, /* outside */
+            {UINT64_MAX / ABI_PAGE_BYTES, 2, false},
         };
 
         for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
-            if (heap_range_is_free(f.heap, cases[i].page * ABI_PAGE_BYTES, cases[i].n_pages * ABI_PAGE_BYTES) != cases[i].free)
+            if (heap_range_is_free(f.heap, cases[i].page * ABI_PAGE_BYTES,
+                                   cases[i].n_pages * ABI_PAGE_BYTES) != cases[i].free)
                 fail_msg("case %u", i);
     }
     fixture_free(&f, large);
@@ -573,7 +582,7 @@ static void test_which_ranges_are_free(void **state)
 
 static void test_a_claimed_hole_is_out_of_reach(void **state)
 {
-    struct heap_hole hole = { PAGES(10) * ABI_PAGE_BYTES + 8192, 3 * ABI_CHUNK_BYTES };
+    struct heap_hole hole = {PAGES(10) * ABI_PAGE_BYTES + 8192, 3 * ABI_CHUNK_BYTES};
     struct fixture f;
     uint64_t word;
 

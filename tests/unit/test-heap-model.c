@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The heap against a model that knows only what its callers know: which bytes of the arena belong to whom. Random
- * operations from fixed seeds; after each the model must agree, now and then the audit, and a second heap that is made
- * from a copy of the state must be the same one. test_killed_at_each_store() does that before every single store.
+ * The heap against a model that knows only what its callers know: which bytes of the arena belong to whom.
+ * Random operations from fixed seeds; after each the model must agree, now and then the audit, and a second
+ * heap that is made from a copy of the state must be the same one. test_killed_at_each_store() does that
+ * before every single store.
  */
 #include <signal.h>
 #include <ucontext.h>
@@ -25,7 +26,7 @@ struct model {
     struct fixture f;
     struct fixture copy; /* where a successor is tried */
     uint64_t seed;
-    uint8_t *granules;                     /* enum owner */
+    uint8_t *granules;                                /* enum owner */
     uint64_t live[OBJECTS_MAX], pending[OBJECTS_MAX]; /* words of one bit */
     unsigned n_live, n_pending;
     uint32_t live_at[N_GRANULES]; /* its place in live[], of the object that starts there */
@@ -91,7 +92,8 @@ static void object_take(struct model *m, unsigned i)
     uint64_t word = m->live[i], bytes;
     bool extent;
 
-    assert_int_equal(heap_take(m->f.heap, abi_word_block(word), abi_word_mask(word), &bytes, &extent), abi_word_mask(word));
+    assert_int_equal(heap_take(m->f.heap, abi_word_block(word), abi_word_mask(word), &bytes, &extent),
+                     abi_word_mask(word));
     assert_int_equal(bytes, heap_object_bytes(m->f.heap, abi_word_block(word)));
     model_taken(m, word);
 }
@@ -104,7 +106,9 @@ static void step_take_words(struct model *m)
     unsigned n = 0, n_done, n_objects = 0, n_bits = 0;
 
     for (; n < draw(m, WORDS_MAX); n++)
-        words[n] = m->n_live > 0 && draw(m, 9) ? m->live[draw(m, m->n_live)] | draw(m, 2) * draw(m, UINT32_MAX) : draw(m, UINT64_MAX);
+        words[n] = m->n_live > 0 && draw(m, 9)
+                       ? m->live[draw(m, m->n_live)] | draw(m, 2) * draw(m, UINT32_MAX)
+                       : draw(m, UINT64_MAX);
     n_done = heap_take_words(m->f.heap, words, n, accepted, &taken);
     for (unsigned i = 0; i < n_done; i++)
         n_bits += (unsigned)__builtin_popcount(abi_word_mask(words[i]));
@@ -114,7 +118,8 @@ static void step_take_words(struct model *m)
     assert_int_equal(taken.n_objects, n_objects);
     assert_int_equal(taken.n_objects + taken.n_refused, n_bits);
     assert_int_equal(taken.n_bytes, m->bytes_pending - before);
-    assert_true(n_done == n || heap_object_bytes(m->f.heap, abi_word_block(words[n_done])) % ABI_PAGE_BYTES == 0);
+    assert_true(n_done == n ||
+                heap_object_bytes(m->f.heap, abi_word_block(words[n_done])) % ABI_PAGE_BYTES == 0);
 }
 
 static void step_take(struct model *m)
@@ -137,7 +142,8 @@ static void step_expire_words(struct model *m)
     unsigned n = 0, n_real = (unsigned)MIN(draw(m, WORDS_MAX / 2), (uint64_t)m->n_pending);
 
     for (unsigned i = 0; i < n_real; i++) {
-        uint64_t word = m->pending[--m->n_pending], bytes = heap_object_bytes(m->f.heap, abi_word_block(word));
+        uint64_t word = m->pending[--m->n_pending],
+                 bytes = heap_object_bytes(m->f.heap, abi_word_block(word));
 
         model_give(m, word_offset(word), bytes, CLIENT, NOBODY);
         m->bytes_out -= bytes;
@@ -165,7 +171,10 @@ static void step_expire(struct model *m)
     }
 }
 
-/* A successor on a copy has the same figures (of what is out alone, if we are in the midst), and its audit is clean. */
+/*
+ * A successor on a copy has the same figures (of what is out alone, if we are in the midst), and its audit is
+ * clean.
+ */
 static void model_successor(struct model *m, bool amidst)
 {
     struct heap_figures ours = fixture_figures(&m->f), theirs;
@@ -183,7 +192,7 @@ static void model_successor(struct model *m, bool amidst)
 
 static void step_reserve(struct model *m)
 {
-    static const unsigned classes[] = { 0, 1, 3, 4, 7, 11, 18, 25, 26 };
+    static const unsigned classes[] = {0, 1, 3, 4, 7, 11, 18, 25, 26};
     unsigned class_index = classes[draw(m, ARRAY_SIZE(classes))];
     uint64_t words[200];
     int error = 0;
@@ -220,7 +229,8 @@ static void step_extent(struct model *m)
 /* What a hostile client may send: anything. Bits that the model has as live must be all that is accepted. */
 static void step_garbage(struct model *m)
 {
-    uint32_t block = (uint32_t)draw(m, draw(m, 8) ? ARENA / ABI_BLOCK_BYTES : UINT32_MAX), mask = (uint32_t)draw(m, UINT32_MAX);
+    uint32_t block = (uint32_t)draw(m, draw(m, 8) ? ARENA / ABI_BLOCK_BYTES : UINT32_MAX),
+             mask = (uint32_t)draw(m, UINT32_MAX);
     uint64_t bytes;
     bool extent;
     uint32_t accepted = heap_take(m->f.heap, block, mask, &bytes, &extent);
@@ -232,7 +242,8 @@ static void step_garbage(struct model *m)
 
 static void step_purge_begin(struct model *m)
 {
-    unsigned n = heap_purge_begin(m->f.heap, m->holes + m->n_holes, (unsigned)MIN(HOLES_MAX - m->n_holes, 1 + draw(m, 4)),
+    unsigned n = heap_purge_begin(m->f.heap, m->holes + m->n_holes,
+                                  (unsigned)MIN(HOLES_MAX - m->n_holes, 1 + draw(m, 4)),
                                   draw(m, 4) ? 0 : 100000, &m->cursor);
 
     for (unsigned i = 0; i < n; i++, m->n_holes++) {
@@ -349,8 +360,9 @@ static void test_random_operations_agree_with_the_model(void **state)
 #define STORES_WANTED 20000u
 
 /*
- * The state is read-only. A store to it faults: here a daemon killed at that moment leaves what the memory holds now,
- * so a successor is tried on it. Then the store is let through, alone (trap flag), and the state is read-only again.
+ * The state is read-only. A store to it faults: here a daemon killed at that moment leaves what the memory
+ * holds now, so a successor is tried on it. Then the store is let through, alone (trap flag), and the state
+ * is read-only again.
  */
 static struct model *traced;
 static unsigned n_stores;
@@ -366,7 +378,7 @@ static void before_store(int signal, siginfo_t *info, void *context)
     char *start = (char *)traced->f.state;
 
     if ((char *)info->si_addr < start || (char *)info->si_addr >= start + traced->f.state->bytes) {
-        (void)sigaction(SIGSEGV, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL); /* not ours: crash */
+        (void)sigaction(SIGSEGV, &(struct sigaction){.sa_handler = SIG_DFL}, NULL); /* not ours: crash */
         return;
     }
     n_stores++;
@@ -391,8 +403,8 @@ static void after_store(int signal, siginfo_t *info, void *context)
 
 static void handlers_install(struct sigaction old[2])
 {
-    struct sigaction segv = { .sa_sigaction = before_store, .sa_flags = SA_SIGINFO | SA_NODEFER };
-    struct sigaction trap = { .sa_sigaction = after_store, .sa_flags = SA_SIGINFO };
+    struct sigaction segv = {.sa_sigaction = before_store, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct sigaction trap = {.sa_sigaction = after_store, .sa_flags = SA_SIGINFO};
 
     assert_int_equal(sigaction(SIGSEGV, &segv, &old[0]), 0);
     assert_int_equal(sigaction(SIGTRAP, &trap, &old[1]), 0);

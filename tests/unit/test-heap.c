@@ -15,7 +15,8 @@ static void test_patterns_have_each_object_once(void **state)
 
         for (unsigned b = 0; b < ABI_BLOCKS_PER_CHUNK; b++)
             for (uint32_t mask = heap_class_pattern(c, b); mask; mask &= mask - 1, n++)
-                assert_int_equal(b * ABI_BLOCK_BYTES + (unsigned)__builtin_ctz(mask) * ABI_GRANULE_BYTES, n * bytes);
+                assert_int_equal(b * ABI_BLOCK_BYTES + (unsigned)__builtin_ctz(mask) * ABI_GRANULE_BYTES,
+                                 n * bytes);
         assert_int_equal(n, ABI_CHUNK_BYTES / bytes);
     }
 }
@@ -24,14 +25,15 @@ static void test_patterns_have_each_object_once(void **state)
 static void fill_a_span(unsigned class_index)
 {
     uint32_t bytes = abi_class_bytes(class_index), n_objects = 0;
-    bool granules[ABI_CHUNK_BYTES / ABI_GRANULE_BYTES] = { false };
+    bool granules[ABI_CHUNK_BYTES / ABI_GRANULE_BYTES] = {false};
     uint64_t words[ABI_BLOCKS_PER_CHUNK];
     struct fixture f;
     unsigned n;
     int error;
 
     fixture_init(&f, SMALL_ARENA);
-    n = heap_reserve(f.heap, class_index, words, ABI_BLOCKS_PER_CHUNK, (ABI_CHUNK_BYTES / bytes) * bytes, &error);
+    n = heap_reserve(f.heap, class_index, words, ABI_BLOCKS_PER_CHUNK, (ABI_CHUNK_BYTES / bytes) * bytes,
+                     &error);
     for (unsigned i = 0; i < n; i++) {
         assert_int_equal(word_chunk(words[i]), word_chunk(words[0]));
         heap_commit(f.heap, words[i]);
@@ -72,11 +74,16 @@ static void test_reserve_keeps_its_limits(void **state)
         uint64_t max_bytes;
         unsigned n;
     } cases[] = {
-        { 1, UINT64_MAX, 1 }, { 5, UINT64_MAX, 5 },  { 5, 1024, 2 }, /* a block of 64-byte objects is 512 bytes */
-        { 5, 1023, 1 },       { 5, 1, 1 },           { 5, 0, 1 },    { 0, UINT64_MAX, 0 },
-        { 300, ABI_CHUNK_BYTES, 128 },       /* a span, and no second one for nothing */
-        { 300, ABI_CHUNK_BYTES + 511, 128 }, /* the same */
-        { 300, UINT64_MAX, 300 }, /* more than two spans */
+        {1, UINT64_MAX, 1},
+        {5, UINT64_MAX, 5},
+        {5, 1024, 2}, /* a block of 64-byte objects is 512 bytes */
+        {5, 1023, 1},
+        {5, 1, 1},
+        {5, 0, 1},
+        {0, UINT64_MAX, 0},
+        {300, ABI_CHUNK_BYTES, 128},       /* a span, and no second one for nothing */
+        {300, ABI_CHUNK_BYTES + 511, 128}, /* the same */
+        {300, UINT64_MAX, 300},            /* more than two spans */
     };
     uint64_t words[300];
     struct fixture f;
@@ -162,7 +169,7 @@ static void fill_spans(struct fixture *f, uint64_t words[][ABI_BLOCKS_PER_CHUNK]
 
 static void test_the_ripest_span_is_used_first(void **state)
 {
-    static const unsigned order[] = { 2, 0, 3, 1 };
+    static const unsigned order[] = {2, 0, 3, 1};
     uint64_t words[4][ABI_BLOCKS_PER_CHUNK];
     struct fixture f;
 
@@ -173,7 +180,8 @@ static void test_the_ripest_span_is_used_first(void **state)
     for (unsigned i = 0; i < 4; i++)
         fixture_free(&f, words[i][11]); /* later frees do not change the order */
     for (unsigned i = 0; i < 8; i++)
-        assert_int_equal(word_chunk(fixture_alloc_word(&f, CLASS_OF_64, 1)), word_chunk(words[order[i / 2]][0]));
+        assert_int_equal(word_chunk(fixture_alloc_word(&f, CLASS_OF_64, 1)),
+                         word_chunk(words[order[i / 2]][0]));
     fixture_deinit(&f);
 }
 
@@ -219,7 +227,8 @@ static void test_spans_go_low_and_reuse_what_is_backed(void **state)
     assert_int_equal(word_chunk(high), SMALL_ARENA / ABI_CHUNK_BYTES - 2);
     fixture_free(&f, high);
     n_calls = f.n_calls;
-    assert_int_equal(word_chunk(fixture_alloc_word(&f, 0, 1)), word_chunk(high)); /* before chunk 2, which would need memory */
+    assert_int_equal(word_chunk(fixture_alloc_word(&f, 0, 1)),
+                     word_chunk(high)); /* before chunk 2, which would need memory */
     assert_int_equal(f.n_calls, n_calls);
     fixture_alloc_word(&f, 5, 1);
     assert_int_equal(f.n_calls, n_calls);
@@ -270,34 +279,35 @@ static void test_take_refuses_what_is_not_out(void **state)
     assert_int_equal(heap_roots(f.heap, &offset), 0);
     span = fixture_alloc_word(&f, CLASS_OF_64, 1); /* pattern 0x11111111 */
     pieces = fixture_alloc_pages(&f, 3);
-    large = fixture_alloc_pages(&f, 30 * ABI_PAGES_PER_CHUNK); /* whatever lies behind the tables, it is not zero */
+    large = fixture_alloc_pages(
+        &f, 30 * ABI_PAGES_PER_CHUNK); /* whatever lies behind the tables, it is not zero */
     {
         const struct {
             const char *what;
             uint64_t word;
             uint32_t accepted;
         } cases[] = {
-            { "zero", 0, 0 },
-            { "chunk 0", abi_word(5, UINT32_MAX), 0 },
-            { "no bits", abi_word(abi_word_block(span), 0), 0 },
-            { "misaligned", abi_word(abi_word_block(span), 0xeeeeeeee), 0 },
-            { "some misaligned", abi_word(abi_word_block(span), 0x3), 0x1 },
-            { "twice", abi_word(abi_word_block(span), 0x1), 0 },
-            { "once and twice", abi_word(abi_word_block(span), 0x11), 0x10 },
-            { "the rest", abi_word(abi_word_block(span), UINT32_MAX), 0x11111100 },
-            { "never allocated", abi_word(abi_word_block(span) + 1, UINT32_MAX), 0 },
-            { "end of the arena", abi_word((uint32_t)(SMALL_ARENA / ABI_BLOCK_BYTES), UINT32_MAX), 0 },
-            { "last block there could be", abi_word(UINT32_MAX, UINT32_MAX), 0 },
-            { "a free chunk", abi_word(5 * ABI_BLOCKS_PER_CHUNK, UINT32_MAX), 0 },
-            { "roots", abi_word((uint32_t)(offset / ABI_BLOCK_BYTES), UINT32_MAX), 0 },
-            { "within a piece", abi_word(abi_word_block(pieces) + 1, UINT32_MAX), 0 },
-            { "second page of a piece", abi_word(abi_word_block(pieces) + ABI_BLOCKS_PER_PAGE, UINT32_MAX), 0 },
-            { "beside a piece", abi_word(abi_word_block(pieces), 0xfffffffe), 0 },
-            { "piece", abi_word(abi_word_block(pieces), UINT32_MAX), 1 },
-            { "within an extent", abi_word(abi_word_block(large) + 8, UINT32_MAX), 0 },
-            { "tail of an extent", abi_word(abi_word_block(large) + ABI_BLOCKS_PER_CHUNK, UINT32_MAX), 0 },
-            { "extent", large, 1 },
-            { "extent twice", large, 0 },
+            {"zero", 0, 0},
+            {"chunk 0", abi_word(5, UINT32_MAX), 0},
+            {"no bits", abi_word(abi_word_block(span), 0), 0},
+            {"misaligned", abi_word(abi_word_block(span), 0xeeeeeeee), 0},
+            {"some misaligned", abi_word(abi_word_block(span), 0x3), 0x1},
+            {"twice", abi_word(abi_word_block(span), 0x1), 0},
+            {"once and twice", abi_word(abi_word_block(span), 0x11), 0x10},
+            {"the rest", abi_word(abi_word_block(span), UINT32_MAX), 0x11111100},
+            {"never allocated", abi_word(abi_word_block(span) + 1, UINT32_MAX), 0},
+            {"end of the arena", abi_word((uint32_t)(SMALL_ARENA / ABI_BLOCK_BYTES), UINT32_MAX), 0},
+            {"last block there could be", abi_word(UINT32_MAX, UINT32_MAX), 0},
+            {"a free chunk", abi_word(5 * ABI_BLOCKS_PER_CHUNK, UINT32_MAX), 0},
+            {"roots", abi_word((uint32_t)(offset / ABI_BLOCK_BYTES), UINT32_MAX), 0},
+            {"within a piece", abi_word(abi_word_block(pieces) + 1, UINT32_MAX), 0},
+            {"second page of a piece", abi_word(abi_word_block(pieces) + ABI_BLOCKS_PER_PAGE, UINT32_MAX), 0},
+            {"beside a piece", abi_word(abi_word_block(pieces), 0xfffffffe), 0},
+            {"piece", abi_word(abi_word_block(pieces), UINT32_MAX), 1},
+            {"within an extent", abi_word(abi_word_block(large) + 8, UINT32_MAX), 0},
+            {"tail of an extent", abi_word(abi_word_block(large) + ABI_BLOCKS_PER_CHUNK, UINT32_MAX), 0},
+            {"extent", large, 1},
+            {"extent twice", large, 0},
         };
 
         for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -318,7 +328,7 @@ static void test_take_refuses_what_is_not_out(void **state)
 static void test_take_tells_bytes_and_channel(void **state)
 {
     uint64_t words[3], bytes;
-    static const uint64_t expected[] = { 512, 3 * ABI_PAGE_BYTES, 40 * ABI_PAGE_BYTES };
+    static const uint64_t expected[] = {512, 3 * ABI_PAGE_BYTES, 40 * ABI_PAGE_BYTES};
     struct heap_figures figures;
     struct fixture f;
     bool extent;
@@ -328,8 +338,9 @@ static void test_take_tells_bytes_and_channel(void **state)
     words[1] = fixture_alloc_pages(&f, 3);
     words[2] = fixture_alloc_pages(&f, 40);
     for (unsigned i = 0; i < 3; i++) {
-        assert_int_equal(heap_take(f.heap, abi_word_block(words[i]), abi_word_mask(words[i]), &bytes, &extent),
-                         abi_word_mask(words[i]));
+        assert_int_equal(
+            heap_take(f.heap, abi_word_block(words[i]), abi_word_mask(words[i]), &bytes, &extent),
+            abi_word_mask(words[i]));
         assert_int_equal(bytes, expected[i]);
         assert_int_equal(extent, i > 0);
     }
@@ -341,7 +352,8 @@ static void test_take_tells_bytes_and_channel(void **state)
     for (unsigned i = 0; i < 3; i++)
         heap_expire(f.heap, words[i]);
     figures = fixture_figures(&f);
-    assert_true(figures.out_objects == 0 && figures.out_bytes == 0 && figures.pending_bytes == 0 && figures.extents == 0);
+    assert_true(figures.out_objects == 0 && figures.out_bytes == 0 && figures.pending_bytes == 0 &&
+                figures.extents == 0);
     fixture_deinit(&f);
 }
 
@@ -438,12 +450,12 @@ static void test_records_are_taken_in_place(void **state)
     fixture_init(&f, SMALL_ARENA);
     a = fixture_alloc_word(&f, CLASS_OF_64, 1);
     b = fixture_alloc_word(&f, 0, 1);
-    words[0] = abi_word(3, 7);                            /* chunk 0 */
-    words[1] = a | 0x6;                                   /* two bits too many */
-    words[2] = abi_word(UINT32_MAX, 1);                   /* outside */
-    words[3] = abi_word(abi_word_block(a), 0x11111111);   /* again */
+    words[0] = abi_word(3, 7);                          /* chunk 0 */
+    words[1] = a | 0x6;                                 /* two bits too many */
+    words[2] = abi_word(UINT32_MAX, 1);                 /* outside */
+    words[3] = abi_word(abi_word_block(a), 0x11111111); /* again */
     words[4] = abi_word(abi_word_block(b), 0xff);
-    words[5] = b;                                         /* the rest of it */
+    words[5] = b; /* the rest of it */
     assert_int_equal(heap_take_words(f.heap, words, 6, words, &sums), 6);
     assert_int_equal(sums.n_words, 3);
     assert_int_equal(words[0], a);
@@ -471,7 +483,8 @@ static void test_a_huge_arena_takes_no_memory(void **state)
 
     fixture_init(&f, ABI_ARENA_BYTES_MAX);
     for (unsigned i = 0; i < 20000; i++)
-        assert_int_equal(fixture_take(&f, abi_word((uint32_t)fixture_random(&seed, UINT32_MAX), UINT32_MAX)), 0);
+        assert_int_equal(fixture_take(&f, abi_word((uint32_t)fixture_random(&seed, UINT32_MAX), UINT32_MAX)),
+                         0);
     words[0] = fixture_alloc_word(&f, 0, 1);
     words[1] = fixture_alloc_pages(&f, 1);
     words[2] = fixture_alloc_pages(&f, 100);
@@ -551,9 +564,12 @@ static void test_an_intent_is_finished_by_the_start(void **state)
 
     fixture_init(&f, SMALL_ARENA);
     assert_int_equal(heap_reserve(f.heap, CLASS_OF_64, words, 4, UINT64_MAX, &error), 4);
-    for (unsigned i = 0; i < 4; i++) /* what lane_refill() stores before it is killed; around the end of the magazine */
-        state_lane(f.state, 7)->shadow[CLASS_OF_64][(ABI_MAGAZINE_WORDS - 2 + i) % ABI_MAGAZINE_WORDS] = words[i];
-    f.state->intent = 1ull << 63 | 7ull << 40 | (uint64_t)CLASS_OF_64 << 32 | 4ull << 16 | (3 * ABI_MAGAZINE_WORDS - 2);
+    for (unsigned i = 0; i < 4;
+         i++) /* what lane_refill() stores before it is killed; around the end of the magazine */
+        state_lane(f.state, 7)->shadow[CLASS_OF_64][(ABI_MAGAZINE_WORDS - 2 + i) % ABI_MAGAZINE_WORDS] =
+            words[i];
+    f.state->intent =
+        1ull << 63 | 7ull << 40 | (uint64_t)CLASS_OF_64 << 32 | 4ull << 16 | (3 * ABI_MAGAZINE_WORDS - 2);
     f.heap = heap_free(f.heap);
     assert_int_equal(fixture_start(&f), 0);
     assert_int_equal(fixture_figures(&f).out_objects, 4 * 8);
@@ -567,7 +583,8 @@ static void test_an_intent_is_finished_by_the_start(void **state)
     f.heap = heap_free(f.heap);
     assert_int_equal(fixture_start(&f), 0);
     assert_int_equal(fixture_figures(&f).extents, 1);
-    f.state->intent = 1ull << 63 | 0x3fffffull << 40 | 200ull << 32 | 0xffffull << 16; /* none that we write: ignored */
+    f.state->intent =
+        1ull << 63 | 0x3fffffull << 40 | 200ull << 32 | 0xffffull << 16; /* none that we write: ignored */
     f.heap = heap_free(f.heap);
     assert_int_equal(fixture_start(&f), 0);
     assert_audit_clean(&f);
@@ -609,7 +626,8 @@ static void break_pieces(struct state *s)
     struct chunk_entry *e = &state_chunks(s)[state_n_chunks(s->arena_bytes) - 1];
 
     assert_int_equal(e->kind, CHUNK_PIECES);
-    e->pieces = (e->pieces & ~(15ull << 56)) | 5ull << 56; /* its extent of two pages in the end has five now */
+    e->pieces =
+        (e->pieces & ~(15ull << 56)) | 5ull << 56; /* its extent of two pages in the end has five now */
 }
 
 static void break_length(struct state *s)
@@ -628,8 +646,9 @@ static void break_tail(struct state *s)
 
 static void test_a_start_refuses_what_is_no_state(void **state)
 {
-    static void (*const breaks[])(struct state *) = { break_magic, break_version, break_size,   break_low, break_kind,
-                                                      break_class, break_pieces,  break_length, break_tail };
+    static void (*const breaks[])(struct state *) = {break_magic,  break_version, break_size,
+                                                     break_low,    break_kind,    break_class,
+                                                     break_pieces, break_length,  break_tail};
 
     for (unsigned i = 0; i < ARRAY_SIZE(breaks); i++) {
         uint64_t bytes = SMALL_ARENA;
@@ -682,7 +701,8 @@ static void plant_piece_out(struct fixture *f, uint64_t span, uint64_t piece, ui
 
 static void plant_piece_longer(struct fixture *f, uint64_t span, uint64_t piece, uint64_t large)
 {
-    word_entry(f, piece)->pieces += 1ull << (abi_word_block(piece) % ABI_BLOCKS_PER_CHUNK / ABI_BLOCKS_PER_PAGE * 4);
+    word_entry(f, piece)->pieces +=
+        1ull << (abi_word_block(piece) % ABI_BLOCKS_PER_CHUNK / ABI_BLOCKS_PER_PAGE * 4);
 }
 
 static void plant_large_longer(struct fixture *f, uint64_t span, uint64_t piece, uint64_t large)
@@ -816,36 +836,36 @@ static void count_complaints(void *userdata, const char *line)
 static void test_the_audit_sees_each_corruption(void **state)
 {
     static const struct planted all[] = {
-        { "pending, not out", plant_pending },
-        { "out at a granule where nothing starts", plant_misaligned },
-        { "out that nobody counted", plant_out },
-        { "an object lost", plant_lost },
-        { "out within a piece", plant_piece_out },
-        { "a piece too long", plant_piece_longer },
-        { "an extent too long", plant_large_longer },
-        { "an extent over the end", plant_large_over_the_end },
-        { "an extent without tail", plant_tail },
-        { "a tail without extent", plant_stray_tail },
-        { "a span page not backed", plant_unbacked_span },
-        { "a piece not backed", plant_unbacked_piece },
-        { "an extent page not backed", plant_unbacked_large },
-        { "a span being purged", plant_purging },
-        { "a free page being purged", plant_purging_free },
-        { "another class", plant_class },
-        { "a span said to be free", plant_kind },
-        { "no kind", plant_unknown_kind },
-        { "second roots", plant_roots },
-        { "a span's count", plant_n_free },
-        { "a span's open blocks", plant_open },
-        { "a full block open", plant_open_full },
-        { "the queue of ripe spans", plant_queue },
-        { "the list of pieces", plant_pieces_list },
-        { "a run's length", plant_run_length },
-        { "busy without reason", plant_busy },
-        { "lazy chunk unknown", plant_lazy },
-        { "counter of objects", plant_counter },
-        { "counter of pages", plant_page_counter },
-        { "counter of backed pages", plant_backed_counter },
+        {"pending, not out", plant_pending},
+        {"out at a granule where nothing starts", plant_misaligned},
+        {"out that nobody counted", plant_out},
+        {"an object lost", plant_lost},
+        {"out within a piece", plant_piece_out},
+        {"a piece too long", plant_piece_longer},
+        {"an extent too long", plant_large_longer},
+        {"an extent over the end", plant_large_over_the_end},
+        {"an extent without tail", plant_tail},
+        {"a tail without extent", plant_stray_tail},
+        {"a span page not backed", plant_unbacked_span},
+        {"a piece not backed", plant_unbacked_piece},
+        {"an extent page not backed", plant_unbacked_large},
+        {"a span being purged", plant_purging},
+        {"a free page being purged", plant_purging_free},
+        {"another class", plant_class},
+        {"a span said to be free", plant_kind},
+        {"no kind", plant_unknown_kind},
+        {"second roots", plant_roots},
+        {"a span's count", plant_n_free},
+        {"a span's open blocks", plant_open},
+        {"a full block open", plant_open_full},
+        {"the queue of ripe spans", plant_queue},
+        {"the list of pieces", plant_pieces_list},
+        {"a run's length", plant_run_length},
+        {"busy without reason", plant_busy},
+        {"lazy chunk unknown", plant_lazy},
+        {"counter of objects", plant_counter},
+        {"counter of pages", plant_page_counter},
+        {"counter of backed pages", plant_backed_counter},
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(all); i++) {
