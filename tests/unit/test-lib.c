@@ -300,6 +300,8 @@ static void test_descriptors_are_private(void **state)
 static void test_root_and_stats(void **state)
 {
     struct fake *f = *state;
+    const uint64_t bad_offsets[] = {0, ABI_CHUNK_BYTES - 8, ABI_CHUNK_BYTES + 4, FAKE_ARENA_BYTES,
+                                    UINT64_MAX - 7};
     struct reclaim_stats stats = {.size = sizeof(stats)};
     struct reclaim_lane *l;
     struct reclaim *r = fake_open(f, &l);
@@ -309,8 +311,10 @@ static void test_root_and_stats(void **state)
     assert_ptr_equal(word, (char *)reclaim_base(r) + ABI_CHUNK_BYTES);
     assert_string_equal(f->last.name, "head");
     assert_int_equal(reclaim_root(r, "he ad", &word), -EINVAL);
-    fake_set(f, reply_offset, FAKE_ARENA_BYTES - 4);
-    assert_int_equal(reclaim_root(r, "head", &word), -EPROTO);
+    for (size_t i = 0; i < ARRAY_SIZE(bad_offsets); i++) {
+        fake_set(f, reply_offset, bad_offsets[i]);
+        assert_int_equal(reclaim_root(r, "head", &word), -EPROTO);
+    }
     assert_int_equal(reclaim_stats(r, &stats), 0);
     assert_int_equal(stats.arena_bytes, FAKE_ARENA_BYTES);
     assert_int_equal(stats.in_use_bytes, 1);
