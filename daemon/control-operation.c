@@ -24,8 +24,8 @@ struct task {
 };
 
 struct work {
-    struct varlink_call *call; /* NULL: the caller is gone */
-    bool single;               /* one arena by name: its failure is the call's */
+    struct varlink_call *call;
+    bool single; /* one arena by name: its failure is the call's */
     struct task *tasks;
     size_t n_tasks;
     size_t n_running;      /* one of them is work_begin() itself, until all have begun */
@@ -60,18 +60,11 @@ static void work_release(struct work *w)
 {
     if (--w->n_running > 0)
         return;
-    if (w->call && w->single && w->tasks[0].r < 0)
+    if (w->single && w->tasks[0].r < 0)
         control_fail(w->call, w->tasks[0].r, &w->why);
-    else if (w->call)
+    else
         work_answer(w);
     work_free(w);
-}
-
-static void work_on_gone(struct varlink_call *call, void *data)
-{
-    struct work *w = data;
-
-    w->call = varlink_call_unref(w->call);
 }
 
 /* How a task ends; `text` may be NULL. */
@@ -143,7 +136,6 @@ static void operate(struct varlink_call *call, const struct control_arena_parame
         work_free(w);
         return;
     }
-    varlink_call_set_gone(call, work_on_gone, w);
     work_begin(w, c, operation);
 }
 

@@ -156,13 +156,14 @@ static void rights_follow_owner_group_and_mode(void **state)
 
 static void all_rights_are_for_root_daemon_and_group(void **state)
 {
-    struct varlink_peer daemon_user = {.uid = 990, .gid = 990};
+    struct varlink_peer daemon_user = {.uid = 990, .gid = 990}, nogroup = {.uid = 1700, .gid = (gid_t)-1};
 
     assert_true(control_peer_is_admin(&root, 990, (gid_t)-1));
     assert_true(control_peer_is_admin(&daemon_user, 990, (gid_t)-1));
     assert_true(control_peer_is_admin(&admin, 990, FAKE_ADMIN_GID));
     assert_false(control_peer_is_admin(&admin, 990, (gid_t)-1));
     assert_false(control_peer_is_admin(&stranger, 990, FAKE_ADMIN_GID));
+    assert_false(control_peer_is_admin(&nogroup, 990, (gid_t)-1));
 }
 
 /* Looking */
@@ -595,6 +596,7 @@ static void work_is_for_those_who_may_tune(void **state)
                        methods[i]);
         expect_error(f, &member, call, DENIED, "somebody else");
     }
+    expect_reply(f, &member, DRAIN, "{\"parameters\":{\"results\":[]}}"); /* he sees one, but may tune none */
     assert_int_equal(f->fake.n_tasks, 0);
 }
 
@@ -622,6 +624,7 @@ static void monitor_goes_on_until_hangup(void **state)
     peer_close(&p);
     peer_turn(&p);
     assert_int_equal(control_n_connections(f->control), 0);
+    assert_int_equal(event_base_get_num_events(f->base, EVENT_BASE_COUNT_ADDED), 0); /* nor a timer */
 }
 
 static void monitor_refuses_what_makes_no_sense(void **state)

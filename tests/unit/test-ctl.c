@@ -559,15 +559,16 @@ static void persist_keeps_other_lines(void **state)
     assert_int_equal(run("set --persist callback-limit=20 drain-interval=2s"), 0);
     assert_string_equal(file_read(file), HEAD "[reclaimd]\ncallback-limit = 20\ndrain-interval = 2s\n"
                                               "\n[arena routes]\nwake-from-gp = yes\n");
-    file_write(file,
-               "; mine\n[ reclaimd ]\ndrain-interval=9s\nother = 1\n\n[arena routes]\n# why\nsize = 64M\n");
+    file_write(file, "; mine\n[ reclaimd ]\ndrain-interval=9s\ndrain-interval-2 = 1\n\n[arena routes]\n# "
+                     "why\nsize = 64M\n");
     assert_int_equal(run("set --persist drain-interval=3s"), 0);
     assert_int_equal(run("set --persist --arena routes drain-interval=4s"), 0);
-    assert_string_equal(file_read(file), HEAD "; mine\n[ reclaimd ]\nother = 1\ndrain-interval = 3s\n\n"
-                                              "[arena routes]\n# why\nsize = 64M\ndrain-interval = 4s\n");
+    assert_string_equal(file_read(file),
+                        HEAD "; mine\n[ reclaimd ]\ndrain-interval-2 = 1\ndrain-interval = 3s\n\n"
+                             "[arena routes]\n# why\nsize = 64M\ndrain-interval = 4s\n");
     assert_int_equal(run("reset --persist drain-interval"), 0);
     assert_non_null(strstr(out, "drain-interval: 4s -> 1s\n"));
-    assert_string_equal(file_read(file), HEAD "; mine\n[ reclaimd ]\nother = 1\n\n"
+    assert_string_equal(file_read(file), HEAD "; mine\n[ reclaimd ]\ndrain-interval-2 = 1\n\n"
                                               "[arena routes]\n# why\nsize = 64M\ndrain-interval = 4s\n");
     assert_int_equal(directory_count(path_of("etc/reclaimd.conf.d")), 1);
 }

@@ -356,6 +356,10 @@ static void depth_and_number_are_bounded(void **state)
     memset(brackets + VARLINK_DEPTH_MAX, ']', VARLINK_DEPTH_MAX);
     assert_int_equal(varlink_json_check(brackets, 2 * VARLINK_DEPTH_MAX, key), 0);
 
+    memset(brackets, '[', VARLINK_DEPTH_MAX + 1);
+    memset(brackets + VARLINK_DEPTH_MAX + 1, ']', VARLINK_DEPTH_MAX + 1);
+    assert_int_equal(varlink_json_check(brackets, 2 * (VARLINK_DEPTH_MAX + 1), key), -EBADMSG);
+
     many = malloc(n);
     for (size_t i = 0; i < n; i++)
         many[i] = i % 2 ? '1' : ',';
