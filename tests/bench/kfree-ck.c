@@ -8,9 +8,10 @@
 
 enum {
     /*
-     * ck_epoch_poll(3) is there to spread the cost of reclamation over time, so it is called between calls, not after
-     * a loop. How often is left to the program. After each call, as its examples do, costs three times as much; 64
-     * is 7 % faster than this in order, 16 is 10 % faster in random order over 100,000 objects.
+     * ck_epoch_poll(3) is there to spread the cost of reclamation over time, so it is called between calls,
+     * not after a loop. How often is left to the program. After each call, as its examples do, costs three
+     * times as much; 64 is 7 % faster than this in order, 16 is 10 % faster in random order over 100,000
+     * objects.
      */
     POLL_EACH = 32,
 };

@@ -23,7 +23,8 @@ enum option_kind {
 
 #define FOR(test) (1u << TEST_##test)
 #define FOR_ALL ((1u << _TEST_MAX) - 1)
-#define FOR_PROCESSES (FOR(READ) | FOR(SYNC) | FOR(PURGE) | FOR(ATTACH)) /* kfree has a name of its own for it */
+#define FOR_PROCESSES                                                                                        \
+    (FOR(READ) | FOR(SYNC) | FOR(PURGE) | FOR(ATTACH)) /* kfree has a name of its own for it */
 
 struct option {
     const char *name, *argument; /* argument: its name in --help, NULL for a flag */
@@ -61,10 +62,24 @@ static const struct option option_table[] = {
     {"head", NULL, OPTION_FLAG, FOR(KFREE), FIELD(head), .help = "reclaim: defer with a head in the object"},
     {"nthreads", "N", OPTION_NUMBER, FOR(READ), FIELD(n_threads), 1, 1024, EACH(1),
      "threads in all processes together"},
-    {"nprocs", "N", OPTION_NUMBER, FOR_PROCESSES, FIELD(n_processes), 1, 256, {1, 1, 1, 1, 4, 1, 1},
+    {"nprocs",
+     "N",
+     OPTION_NUMBER,
+     FOR_PROCESSES,
+     FIELD(n_processes),
+     1,
+     256,
+     {1, 1, 1, 1, 4, 1, 1},
      "processes (default 1; purge 4)"},
-    {"loops", "N", OPTION_NUMBER, FOR(READ) | FOR(ATTACH), FIELD(n_loops), 1, 1000000000,
-     {[TEST_READ] = 10, [TEST_ATTACH] = 1000}, "loops of each thread (default 10; attach 1000)"},
+    {"loops",
+     "N",
+     OPTION_NUMBER,
+     FOR(READ) | FOR(ATTACH),
+     FIELD(n_loops),
+     1,
+     1000000000,
+     {[TEST_READ] = 10, [TEST_ATTACH] = 1000},
+     "loops of each thread (default 10; attach 1000)"},
     {"pairs", "N", OPTION_NUMBER, FOR(READ), FIELD(n_pairs), 1, 1000000000000, EACH(10000000),
      "lock+unlock pairs a loop"},
     {"calls", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_calls), 1, 100000000, EACH(2000),

@@ -15,8 +15,10 @@
 #include "words.h"
 
 enum {
-    /* Deferred and not freed, at most: twice those wanted, as some still wait for their grace period, and what makes a
-     * flood of few (flood-objects is 512), else they would wait for the drain-interval. */
+    /*
+     * Deferred and not freed, at most: twice those wanted, as some still wait for their grace period, and
+     * what makes a flood of few (flood-objects is 512), else they would wait for the drain-interval.
+     */
     IN_FLIGHT_FACTOR = 2,
     IN_FLIGHT_MORE = 1024,
     LOOKS_MAX = 100000, /* some ten seconds: then the FIFO does not fill */
@@ -70,7 +72,8 @@ static int defer_some(struct sync_flood *f, struct reclaim_lane *lane)
     return 0;
 }
 
-int sync_flood_fill(struct sync_flood *f, struct reclaim_lane *lane, uint64_t *ret_ahead, uint64_t *ret_asked_ns)
+int sync_flood_fill(struct sync_flood *f, struct reclaim_lane *lane, uint64_t *ret_ahead,
+                    uint64_t *ret_asked_ns)
 {
     for (unsigned i = 0; i < LOOKS_MAX; i++) {
         uint64_t n_waiting, n_freed, asked_ns = clock_now_ns();

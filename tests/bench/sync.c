@@ -46,8 +46,9 @@ static int job_init(struct sync_job *job, struct bench_run *run)
 }
 
 /*
- * What one FIFO entry costs whoever waits behind it: at most the median of (from the question how many there are to the
- * call's return) / as many, since all of them have run by then. The answer's own way is in it, so the more, the nearer.
+ * What one FIFO entry costs whoever waits behind it: at most the median of (time from the question how many
+ * there are to the call's return) / as many, since all of them have run by then. The answer's own way is in
+ * it, so the more there are, the nearer.
  */
 static int set_fifo_figures(const struct sync_job *job, size_t n, struct figures *f)
 {
@@ -99,8 +100,8 @@ static void sync_print(const struct bench_run *run)
     printf("synchronize: p50 %.0f ns, p99 %.0f ns, %.0f calls by %" PRIu64 " waiters\n",
            f->value[FIGURE_P50_NS], f->value[FIGURE_P99_NS], f->value[FIGURE_CALLS], run->options->n_waiters);
     if (f->present[FIGURE_FIFO_ENTRY_NS])
-        printf("callback FIFO: %.0f entries ahead, at most %.1f ns an entry\n", f->value[FIGURE_CALLBACKS_AHEAD],
-               f->value[FIGURE_FIFO_ENTRY_NS]);
+        printf("callback FIFO: %.0f entries ahead, at most %.1f ns an entry\n",
+               f->value[FIGURE_CALLBACKS_AHEAD], f->value[FIGURE_FIFO_ENTRY_NS]);
 }
 
 const struct bench_test test_sync = {

@@ -25,8 +25,9 @@ struct sync_flood;
 int sync_flood_new(const struct sync_job *job, struct sync_flood **ret);
 struct sync_flood *sync_flood_free(struct sync_flood *f);
 
-/* Defers until at least n_callbacks entries wait; how many did, at some time after asked_ns. -errno, with words_set(). */
-int sync_flood_fill(struct sync_flood *f, struct reclaim_lane *lane, uint64_t *ret_ahead, uint64_t *ret_asked_ns);
+/* Defers until at least n_callbacks entries wait; how many did, some time after asked_ns. -errno, with words. */
+int sync_flood_fill(struct sync_flood *f, struct reclaim_lane *lane, uint64_t *ret_ahead,
+                    uint64_t *ret_asked_ns);
 
 struct sync_backend {
     const char *name;
