@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -264,6 +265,28 @@ static void case_12_many_silent_connections(void **state)
     honest_works(d);
     for (int i = 0; i < 200; i++)
         (void)close(fds[i]);
+    end(d);
+}
+
+/* Asks, and is gone when the daemon comes to answer: what is refused, what is granted, what a worker serves. */
+static void case_12_gone_before_the_answer(void **state)
+{
+    static const char *const names[] = {"nowhere", "hostile", ""};
+    struct daemon *d = *state;
+
+    start(d);
+    for (int i = 0; i < 3; i++) {
+        struct abi_request request = raw_request(ABI_OP_OPEN, names[i]), next = raw_request(ABI_OP_LANE_GET, NULL);
+        int fd;
+
+        assert_int_equal(kill(d->pid, SIGSTOP), 0);
+        fd = raw_connect(d->client, SOCK_SEQPACKET);
+        assert_true(raw_send(fd, &request, sizeof(request), NULL, 0));
+        assert_true(raw_send(fd, &next, sizeof(next), NULL, 0));
+        (void)close(fd);
+        assert_int_equal(kill(d->pid, SIGCONT), 0);
+        honest_works(d);
+    }
     end(d);
 }
 
@@ -580,6 +603,7 @@ int main(void)
         daemon_test(case_12_lane_put_of_others),
         daemon_test(case_12_connection_passed_on),
         daemon_test(case_12_many_silent_connections),
+        daemon_test(case_12_gone_before_the_answer),
         daemon_test(case_12_segments_are_sealed),
         daemon_test(case_12_holes_in_channel_and_arena),
         daemon_test(case_12_ring_head_far_away),
