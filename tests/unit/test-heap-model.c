@@ -330,12 +330,12 @@ static void test_random_operations_agree_with_the_model(void **state)
     for (uint64_t seed = 1; seed <= 8; seed++) {
         struct model *m = model_new(seed * 0x9e3779b97f4a7c15ull);
 
-        for (unsigned i = 1; i <= 30000; i++) {
+        for (unsigned i = 1; i <= 26000; i++) {
             model_step(m);
             model_figures(m);
             if (i % 32 == 0)
                 assert_audit_clean(&m->f);
-            if (i % 256 == 0)
+            if (i % 512 == 0)
                 model_successor(m, false);
             if (i % 5000 == 0)
                 model_restart(m);
@@ -357,7 +357,7 @@ static void test_random_operations_agree_with_the_model(void **state)
 #if defined(__x86_64__)
 
 #define TRAP_FLAG 0x100
-#define STORES_WANTED 20000u
+#define STORES_WANTED 10000u
 
 /*
  * The state is read-only. A store to it faults: here a daemon killed at that moment leaves what the memory
