@@ -29,6 +29,7 @@ static void note_signal(int number)
     interrupted = number;
 }
 
+/* Not every backend has something to measure in every test. */
 static bool test_has_backend(const struct bench_test *test, const char *name)
 {
     for (size_t i = 0; test->backends[i]; i++)
@@ -47,6 +48,7 @@ static int refuse_backend(const struct comparison *c, const char *name, char *me
     return -EINVAL;
 }
 
+/* The label is what tells it from the others: the backend, the setting, or both when both vary. */
 static int add_entry(struct comparison *c, const char *backend, const char *setting, char *message,
                      size_t size)
 {
@@ -95,6 +97,7 @@ static int add_backend(struct comparison *c, const char *backend, char *message,
     return 0;
 }
 
+/* In the order typed: the first is what the others are compared with. */
 static int add_all(struct comparison *c, char *message, size_t size)
 {
     _cleanup_free_ char *names = strdup(c->options->compare   ? c->options->compare
@@ -155,6 +158,7 @@ size_t entry_settings(const struct comparison *c, const struct entry *e,
     return n;
 }
 
+/* A private one unless a folder was said, none for a backend that works within its process. */
 static int start_service(const struct comparison *c, const struct entry *e, struct bench_run *run)
 {
     const char *settings[SETTINGS_MAX + 1];
@@ -220,6 +224,7 @@ static void remove_directory(const char *directory)
         (void)fprintf(stderr, "reclaim-scale: cannot remove %s\n", directory);
 }
 
+/* Ctrl-C is passed on once; then the run's process ends, and with it, by the kernel, all that it started. */
 static int wait_run(pid_t pid)
 {
     bool told = false;
@@ -239,6 +244,7 @@ static int wait_run(pid_t pid)
     return WEXITSTATUS(status) == EXIT_SUCCESS ? 0 : words_set(-ECANCELED, "a run failed");
 }
 
+/* A fresh folder, a fresh process: nothing of one run is there in the next. */
 static int run_once(const struct comparison *c, const struct entry *e, struct figures *shared)
 {
     const char *tmp = getenv("TMPDIR");
@@ -259,6 +265,7 @@ static int run_once(const struct comparison *c, const struct entry *e, struct fi
     return r;
 }
 
+/* On a terminal only, and gone when all is done. */
 static void show_progress(size_t done, size_t all, const char *label)
 {
     int filled = (int)(done * BAR_CELLS / all);

@@ -20,6 +20,7 @@ struct drain_job {
     struct bench_run *run;
 };
 
+/* By the clock, not by the last tick: a late one does not make all that follow late. */
 static void sleep_until(uint64_t ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};

@@ -27,6 +27,7 @@ static void free_objects(void *userdata, void *entries, unsigned int n)
         free(((void **)entries)[i]);
 }
 
+/* A full queue frees some of itself as soon as everybody has been quiescent. */
 static inline int context_defer(struct dpdk_context *c, struct kfree_object *p)
 {
     if (unlikely(++c->n_calls % QUIESCENT_EACH == 0))
@@ -53,6 +54,7 @@ static int dpdk_process_init(void *userdata, void **ret)
                      (struct rte_rcu_qsbr **)ret);
 }
 
+/* A queue a thread: the library's own advice where threads do not share what they free. */
 static int dpdk_queue_new(struct dpdk_context *c)
 {
     char name[32];

@@ -37,6 +37,7 @@ static const struct kfree_backend *find_backend(const char *name)
     return NULL;
 }
 
+/* The job is made before the fork, so every worker finds it as it was typed. */
 static int job_init(struct kfree_job *job, struct bench_run *run)
 {
     const struct bench_options *o = run->options;
@@ -57,6 +58,7 @@ static int job_init(struct kfree_job *job, struct bench_run *run)
     return job->arrays ? 0 : words_set(-ENOMEM, "no memory for %" PRIu64 " pointers a thread", job->n_array);
 }
 
+/* With --head the other loops of the daemon's backend; peers that have heads always use them. */
 static int kfree_run(struct bench_run *run)
 {
     const struct kfree_backend *backend = find_backend(run->backend);

@@ -42,7 +42,7 @@ struct option {
         number, number, number, number, number, number, number                                               \
     }
 
-/* clang-format off: a line or two an option */
+/* clang-format off */
 /* In the order of --help. The highest numbers are where a 64-bit product of them still fits. */
 static const struct option option_table[] = {
     {"backend", "NAME", OPTION_STRING, FOR_ALL, FIELD(backend), .help = "what to run (default reclaim)"},
@@ -62,25 +62,11 @@ static const struct option option_table[] = {
     {"head", NULL, OPTION_FLAG, FOR(KFREE), FIELD(head), .help = "reclaim: defer with a head in the object"},
     {"nthreads", "N", OPTION_NUMBER, FOR(READ), FIELD(n_threads), 1, 1024, EACH(1),
      "threads in all processes together"},
-    {"nprocs",
-     "N",
-     OPTION_NUMBER,
-     FOR_PROCESSES,
-     FIELD(n_processes),
-     1,
-     256,
-     {1, 1, 1, 1, 4, 1, 1},
+    {"nprocs", "N", OPTION_NUMBER, FOR_PROCESSES, FIELD(n_processes), 1, 256, {1, 1, 1, 1, 4, 1, 1},
      "processes (default 1; purge 4)"},
-    {"loops",
-     "N",
-     OPTION_NUMBER,
-     FOR(READ) | FOR(ATTACH),
-     FIELD(n_loops),
-     1,
-     1000000000,
-     {[TEST_READ] = 10, [TEST_ATTACH] = 1000},
-     "loops of each thread (default 10; attach 1000)"},
-    {"pairs", "N", OPTION_NUMBER, FOR(READ), FIELD(n_pairs), 1, 1000000000000, EACH(10000000),
+    {"loops", "N", OPTION_NUMBER, FOR(READ) | FOR(ATTACH), FIELD(n_loops), 1, 1000000000,
+     {[TEST_READ] = 10, [TEST_ATTACH] = 1000}, "loops of each thread (default 10; attach 1000)"},
+    {"pairs", "N", OPTION_NUMBER, FOR(READ), FIELD(n_pairs), 1, 10000000000, EACH(10000000),
      "lock+unlock pairs a loop"},
     {"calls", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_calls), 1, 100000000, EACH(2000),
      "synchronize calls of each waiter"},
@@ -155,6 +141,7 @@ _printf_(2, 3) static int refuse(struct parser *p, const char *format, ...)
     return -EINVAL;
 }
 
+/* Where the table says that this option's value lives. */
 static void *field_of(const struct option *o, struct bench_options *options)
 {
     return (char *)options + o->offset;
@@ -171,6 +158,7 @@ static const char *format_number(const struct option *o, uint64_t n, char text[s
     return text;
 }
 
+/* Numbers, times and sizes: the same bounds, the same words. */
 static int parse_number(struct parser *p, const struct option *o, const char *text)
 {
     static const char *const what[] = {"a whole number", "a time", "a size"};
@@ -191,6 +179,7 @@ static int parse_number(struct parser *p, const struct option *o, const char *te
     return 0;
 }
 
+/* Name and value are for the daemon to judge; here only that there are two. */
 static int parse_setting(struct parser *p, const char *text)
 {
     if (text[0] == '=' || !strchr(text, '='))
@@ -293,6 +282,7 @@ static int check_together(struct parser *p)
     return 0;
 }
 
+/* Before anything typed is looked at, so that what was typed stays. */
 static void apply_defaults(struct bench_options *options)
 {
     for (size_t i = 0; i < ARRAY_SIZE(option_table); i++) {
@@ -303,6 +293,7 @@ static void apply_defaults(struct bench_options *options)
     }
 }
 
+/* A setting of ours that one of the user's overrides. Full: the user has filled the list, and knows better. */
 static void prepend_setting(struct bench_options *options, const char *setting)
 {
     if (options->n_settings == SETTINGS_MAX)
@@ -348,6 +339,7 @@ static bool wants_help(int argc, char **argv)
     return false;
 }
 
+/* --help wins over everything that may be wrong beside it. */
 static int parse_all(struct parser *p, int argc, char **argv)
 {
     char tests[128];
@@ -432,6 +424,7 @@ void options_print_help(void)
            "Exit status: 0 done, 1 failed, 2 usage.\n");
 }
 
+/* NULL: nothing was said. */
 static struct json_object *option_to_json(const struct option *o, const struct bench_options *options)
 {
     const void *field = (const char *)options + o->offset;

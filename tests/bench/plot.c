@@ -59,11 +59,13 @@ static double round_up(double value)
     return 10 * power;
 }
 
+/* Downwards, as SVG counts. */
 static double y_of(double value, double top)
 {
     return TOP + PLOT_HEIGHT * (1 - value / top);
 }
 
+/* Lines at round values, the lowest of them the axis. */
 static void put_grid(FILE *f, enum figure figure, double top, int width)
 {
     char text[32];
@@ -76,6 +78,7 @@ static void put_grid(FILE *f, enum figure figure, double top, int width)
     }
 }
 
+/* The first entry, which the others are compared with, has a colour of its own. */
 static void put_bar(FILE *f, enum figure figure, const struct spread *s, const char *label, double top,
                     size_t i)
 {

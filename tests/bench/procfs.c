@@ -43,6 +43,7 @@ static void for_each_number(const char *path, void (*visit)(void *data, const ch
             visit(data, path, atoi(entry->d_name));
 }
 
+/* schedstat's first number: nanoseconds on a processor. */
 static void add_cpu(void *data, const char *path, int tid)
 {
     char file[FILE_BYTES];
@@ -69,6 +70,7 @@ struct thread_visit {
     void *data;
 };
 
+/* A thread that ends meanwhile has no name and no switches. */
 static void visit_thread(void *data, const char *path, int tid)
 {
     struct thread_visit *v = data;
@@ -122,6 +124,7 @@ struct memfds {
     uint64_t bytes;
 };
 
+/* false: seen before, or more than can be told apart. */
 static bool memfds_add(struct memfds *m, ino_t inode)
 {
     for (size_t i = 0; i < m->n_seen; i++)

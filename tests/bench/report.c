@@ -20,6 +20,7 @@ enum {
     ROW_NAME = 18,
 };
 
+/* Wide enough for the label, so that a row of figures stays under its entry. */
 static int column_width(const struct entry *e)
 {
     return MAX(COLUMN_MIN, (int)strlen(e->label) + 2);
@@ -52,6 +53,7 @@ static void print_figure(const struct comparison *c, const struct figures *media
     printf("\n");
 }
 
+/* The lowest or highest run of the main figure. */
 static int print_spread(const struct comparison *c, const char *name, bool highest)
 {
     enum figure figure = c->test->main_figure;
@@ -97,6 +99,7 @@ static void print_ratios(const struct comparison *c, const struct figures *media
     printf("\n");
 }
 
+/* One figures of medians an entry. */
 static int find_medians(const struct comparison *c, struct figures *ret)
 {
     for (size_t i = 0; i < c->n_entries; i++) {
@@ -143,6 +146,7 @@ static void add(struct json_object *object, const char *key, struct json_object 
     (void)json_object_object_add(object, key, value);
 }
 
+/* Name and value apart, for programs. */
 static struct json_object *settings_to_json(const struct comparison *c, const struct entry *e)
 {
     struct json_object *set = json_object_new_object();
@@ -223,6 +227,7 @@ static void add_cpu_model(struct json_object *machine)
     }
 }
 
+/* What a figure's reader must know of the machine to compare it with another. */
 static struct json_object *machine_to_json(void)
 {
     struct json_object *machine = json_object_new_object();

@@ -36,6 +36,10 @@ int run_open_arena(const struct bench_run *run, unsigned flags, struct reclaim *
     return 0;
 }
 
+/*
+ * Before any worker attaches: memory as it is without them. Then the arena, which the coordinator keeps, so that it
+ * is there for all workers and still there when the last of them has closed.
+ */
 static int before_attach(void *userdata, const pid_t *pids, unsigned n_pids)
 {
     struct bench_run *run = userdata;
@@ -49,6 +53,7 @@ static int before_attach(void *userdata, const pid_t *pids, unsigned n_pids)
     return run_open_arena(run, RECLAIM_CREATE | RECLAIM_EXCL | RECLAIM_TRANSIENT, &run->reclaim);
 }
 
+/* All are attached and wait: what the daemon did for that is not the test's. */
 static int before_start(void *userdata)
 {
     struct bench_run *run = userdata;
@@ -64,6 +69,7 @@ static int before_start(void *userdata)
     return sampler_start(&run->sampler);
 }
 
+/* What happened in between; of what is left, what is left. */
 static void set_books(struct bench_run *run, const struct books *now)
 {
     const struct books *then = &run->books;

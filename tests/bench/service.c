@@ -104,6 +104,7 @@ static void last_line(const char *path, char *line, size_t size)
     }
 }
 
+/* Why it ended: its own last line, if it has one. */
 static int explain_end(struct service *s, int status)
 {
     char line[300];
@@ -115,6 +116,7 @@ static int explain_end(struct service *s, int status)
     return words_set(-ECHILD, "reclaimd ended as it started: %s", *line ? line : "it said nothing");
 }
 
+/* Until both sockets are there and somebody answers, or it has ended. */
 static int wait_ready(struct service *s)
 {
     for (unsigned i = 0; i < START_TRIES; i++) {
@@ -130,6 +132,7 @@ static int wait_ready(struct service *s)
     return words_set(-ETIMEDOUT, "reclaimd runs, but nobody answers on %s", s->paths.control);
 }
 
+/* The sockets are where daemon, control tool and library look for them. */
 static int set_paths(struct service *s, const char *directory)
 {
     struct error_line line;

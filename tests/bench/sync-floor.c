@@ -38,11 +38,13 @@ struct floor {
     struct floor_ticket tickets[];
 };
 
+/* Pairs with the compiler barriers of whoever registered. */
 static int global_membarrier(int command)
 {
     return syscall(SYS_membarrier, command, 0, 0) < 0 ? -errno : 0;
 }
 
+/* One round: note who asked, one barrier, then answer those and nobody who came later. */
 static void floor_serve(struct floor *f)
 {
     for (size_t i = 0; i < f->n_tickets; i++)
@@ -68,6 +70,7 @@ static void floor_server_main(struct floor *f)
     _exit(EXIT_FAILURE);
 }
 
+/* The server is a process of its own, as the daemon is. */
 static int floor_prepare(struct sync_job *job)
 {
     size_t n = job->run->options->n_threads;
@@ -99,7 +102,10 @@ static void floor_finish(struct sync_job *job)
     (void)close(f->bell);
 }
 
-/* Registered as libreclaim's clients are, so that the server's barrier has somebody to reach. */
+/*
+ * Registered as libreclaim's clients are, so that the server's barrier has somebody to reach; pairs with
+ * floor_serve().
+ */
 static int floor_process_init(void *job, void **ret)
 {
     int r = global_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);

@@ -25,7 +25,7 @@ struct sync_flood;
 int sync_flood_new(const struct sync_job *job, struct sync_flood **ret);
 struct sync_flood *sync_flood_free(struct sync_flood *f);
 
-/* Defers until at least n_callbacks entries wait; how many did, some time after asked_ns. -errno, with words. */
+/* Defers until at least n_callbacks entries wait; how many did, after asked_ns. -errno, with words_set(). */
 int sync_flood_fill(struct sync_flood *f, struct reclaim_lane *lane, uint64_t *ret_ahead,
                     uint64_t *ret_asked_ns);
 

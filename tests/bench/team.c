@@ -68,6 +68,7 @@ void *team_share(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
+/* From any process of the team; everybody who waits looks at it. */
 static void team_fail(struct team *team)
 {
     store_relaxed(&team->shared->failed, 1); /* the words have their own order */
@@ -102,6 +103,7 @@ static void set_phase(struct team *team, enum team_phase phase)
     futex_wake(&team->shared->phase, INT32_MAX);
 }
 
+/* Of all threads of this process, helpers that a peer's library started included. */
 static uint64_t own_cpu_ns(void)
 {
     struct rusage usage;
@@ -139,6 +141,7 @@ static void worker_work(struct team_worker *w)
     count_up(&team->shared->n_run_in[w->thread.process]);
 }
 
+/* Lanes and records stay until the coordinator has looked at everything. */
 static void worker_end(struct team_worker *w)
 {
     await(w->team, &w->team->shared->phase, PHASE_END);
@@ -171,6 +174,7 @@ static void process_finish(struct team_worker *main_worker)
     count_up(&shared->n_through);
 }
 
+/* Threads 1 and up; thread 0 is the caller. */
 static int start_siblings(struct team_worker *workers, unsigned n)
 {
     for (unsigned i = 1; i < n; i++) {
@@ -213,6 +217,7 @@ static void process_main(struct team *team, unsigned process, unsigned first, un
     free(workers);
 }
 
+/* Threads are spread as evenly as it goes; the first processes have one more. */
 static int team_fork(struct team *team)
 {
     unsigned first = 0;
@@ -278,6 +283,7 @@ static void team_reap(struct team *team, bool force)
     }
 }
 
+/* From the first thread's start: the wake-up of the team is not part of its work. */
 static void team_add_up(const struct team *team, struct team_result *ret)
 {
     uint64_t start = UINT64_MAX, end = 0, freed = 0, run = 0;
@@ -301,6 +307,7 @@ static void team_add_up(const struct team *team, struct team_result *ret)
     *ret = sum;
 }
 
+/* The coordinator's side of the phases. */
 static int team_conduct(struct team *team, const struct team_hooks *hooks, struct team_result *ret)
 {
     int r = team_fork(team);
