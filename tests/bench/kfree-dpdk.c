@@ -54,7 +54,7 @@ static int dpdk_process_init(void *userdata, void **ret)
                      (struct rte_rcu_qsbr **)ret);
 }
 
-/* A queue a thread: the library's own advice where threads do not share what they free. */
+/* A queue a thread, so that none pays for being safe from the others. */
 static int dpdk_queue_new(struct dpdk_context *c)
 {
     char name[32];

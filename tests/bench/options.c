@@ -293,7 +293,7 @@ static void apply_defaults(struct bench_options *options)
     }
 }
 
-/* A setting of ours that one of the user's overrides. Full: the user has filled the list, and knows better. */
+/* A setting of ours, which one of the user's overrides. A full list is left as the user filled it. */
 static void prepend_setting(struct bench_options *options, const char *setting)
 {
     if (options->n_settings == SETTINGS_MAX)

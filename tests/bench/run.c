@@ -37,8 +37,8 @@ int run_open_arena(const struct bench_run *run, unsigned flags, struct reclaim *
 }
 
 /*
- * Before any worker attaches: memory as it is without them. Then the arena, which the coordinator keeps, so that it
- * is there for all workers and still there when the last of them has closed.
+ * Before any worker attaches: memory as it is without them. Then the arena, which the coordinator keeps, so
+ * that it is there for all workers and still there when the last of them has closed.
  */
 static int before_attach(void *userdata, const pid_t *pids, unsigned n_pids)
 {
