@@ -194,6 +194,7 @@ static uint64_t arena_pass(struct arena *a)
     arena_look_at_lanes(&pass, pass_looks_at_all(&pass));
     arena_expire(&pass);
     arena_fill_lanes(&pass);
+    publish(&pass); /* whoever is told that a barrier is over may look */
     arena_serve_operations(&pass);
     arena_drain(&pass);
     arena_end_relief(&pass);

@@ -24,6 +24,7 @@ struct connection {
     struct client *client; /* attached; a reference */
     bool counted;          /* towards clients-max: until its process is known to be gone */
     bool busy;             /* a request is with the worker */
+    bool broken;           /* to be hung up by connection_event(), when nothing below it holds the connection */
     bool closed;           /* nobody is there to answer */
     bool leaving;          /* the worker was told to bury all its lanes */
     bool gone;             /* .. and has */

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <event2/event.h>
+#include <sys/socket.h>
 
 #include "basic/macro.h"
 #include "basic/ordering.h"
@@ -166,6 +167,7 @@ void connection_hung_up(struct connection *c)
     c->closed = true;
     if (c->event)
         (void)event_del(c->event);
+    (void)shutdown(c->fd, SHUT_RDWR); /* whoever is still there hears of it */
     if (!c->client) {
         if (!c->busy)
             connection_unlink_and_free(c);

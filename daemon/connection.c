@@ -89,9 +89,8 @@ static void connection_answer(struct connection *c, const int *fds, size_t n_fds
         message.msg_control = control.bytes;
         message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
     }
-    if (sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) <
-        0) /* one request, one answer: who does not read is cut off */
-        connection_hung_up(c);
+    if (sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        c->broken = true; /* one request, one answer: who does not read is cut off */
 }
 
 /* The worker has answered. */
@@ -106,7 +105,9 @@ static void request_done(struct main_post *post)
         return;
     }
     connection_answer(c, NULL, 0);
-    if (!c->closed)
+    if (c->broken)
+        connection_hung_up(c);
+    else
         (void)event_add(c->event, NULL);
 }
 
@@ -195,7 +196,7 @@ static void serve_open(struct connection *c)
         connection_answer(c, NULL, 0);
     } else if (connection_open(c, fds) < 0) {
         connection_answer(c, NULL, 0);
-        connection_hung_up(c);
+        c->broken = true;
     } else {
         (void)event_del(c->event); /* without the time-out from now on */
         (void)event_add(c->event, NULL);
@@ -352,6 +353,8 @@ static void connection_event(evutil_socket_t fd, short what, void *userdata)
         connection_hung_up(c);
     else if (r > 0 && !connection_serve(c))
         connection_refuse(c);
+    else if (r > 0 && c->broken)
+        connection_hung_up(c);
 }
 
 static int connection_new(struct connections *cs, int fd)
