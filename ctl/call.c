@@ -9,6 +9,10 @@
 #include "basic/varlink-frame.h"
 #include "ctl.h"
 
+/*
+ * The first call connects; verbs that fail before they call anything never need a daemon, so that a wrong
+ * command line is told as such although none runs.
+ */
 static int connect_once(struct ctl *ctl)
 {
     int r;
@@ -23,6 +27,10 @@ static int connect_once(struct ctl *ctl)
                     ctl->control_path, strerror(-r));
 }
 
+/*
+ * The connection broke in the middle. The daemon cuts off who breaks the protocol or exceeds his budget,
+ * and says why in its own log only.
+ */
 static int fail_lost(const struct ctl *ctl, int r)
 {
     if (r == -ECONNRESET || r == -EPIPE)
@@ -54,6 +62,10 @@ static int fail_reply(struct json_object *reply, const char *error)
     return ctl_fail("the daemon says %s", text_quote(error).text);
 }
 
+/*
+ * Takes the parameters. All calls of one run share one connection and are sent one after the other: a
+ * verb needs the answer to know what to do next.
+ */
 static int send_call(struct ctl *ctl, const char *method, struct json_object *parameters, bool more)
 {
     struct json_object *call = ctl_object("method", method);
@@ -97,6 +109,10 @@ static int receive_reply(struct ctl *ctl, struct json_object **ret_parameters, b
     return status;
 }
 
+/*
+ * One question, one answer. A daemon that streams although nobody asked for more is not ours, and is
+ * found out by what its answer lacks.
+ */
 int ctl_call(struct ctl *ctl, const char *method, struct json_object *parameters, struct json_object **ret)
 {
     bool continues;
@@ -105,6 +121,10 @@ int ctl_call(struct ctl *ctl, const char *method, struct json_object *parameters
     return status == CTL_DONE ? receive_reply(ctl, ret, &continues) : status;
 }
 
+/*
+ * The end of the stream is the daemon's to say, by a reply that does not continue, or the caller's, by a
+ * status that is not CTL_DONE; the connection then goes with the process.
+ */
 int ctl_call_more(struct ctl *ctl, const char *method, struct json_object *parameters, ctl_reply_fn each,
                   void *data)
 {
@@ -127,6 +147,7 @@ struct gathering {
     struct json_object *list;
 };
 
+/* Entries move from the reply to the list one by one, as json-c cannot join two arrays. */
 static int gather(struct ctl *ctl, struct json_object *parameters, void *data)
 {
     struct gathering *g = data;
@@ -139,6 +160,10 @@ static int gather(struct ctl *ctl, struct json_object *parameters, void *data)
     return CTL_DONE;
 }
 
+/*
+ * Asks for more, so that the daemon may answer in as many pieces as it likes: the number of arenas and
+ * clients is not bounded by what one message may hold.
+ */
 int ctl_call_list(struct ctl *ctl, const char *method, struct json_object *parameters, const char *name,
                   struct json_object **ret)
 {

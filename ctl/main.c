@@ -38,6 +38,7 @@ static const struct ctl_verb verbs[] = {
     {},
 };
 
+/* Alone in this file with the table: the tests link everything else. */
 int main(int argc, char **argv)
 {
     return ctl_main(argc, argv, verbs);

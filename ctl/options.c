@@ -70,6 +70,9 @@ static const char *const options_help[] = {
     NULL,
 };
 
+/*
+ * Everything that goes wrong is told through here: one line, on standard error, with our name before it.
+ */
 static void print_line(const char *format, va_list arguments)
 {
     (void)fputs("reclaimctl: ", stderr);
@@ -77,6 +80,7 @@ static void print_line(const char *format, va_list arguments)
     (void)fputc('\n', stderr);
 }
 
+/* For what the user asked rightly and could not be done. */
 int ctl_fail(const char *format, ...)
 {
     va_list arguments;
@@ -87,6 +91,9 @@ int ctl_fail(const char *format, ...)
     return CTL_FAILED;
 }
 
+/*
+ * For what makes no sense whatever the daemon's state; scripts tell the two apart by the exit status.
+ */
 int ctl_usage(const char *format, ...)
 {
     va_list arguments;
@@ -97,6 +104,10 @@ int ctl_usage(const char *format, ...)
     return CTL_USAGE;
 }
 
+/*
+ * Follows the table of verbs; a test holds the shell completion to it. Wide enough for the longest verb
+ * with its arguments, narrow enough for 80 columns.
+ */
 static void print_help(const struct ctl_verb *verbs)
 {
     char call[64];
@@ -114,6 +125,7 @@ static void print_help(const struct ctl_verb *verbs)
     (void)printf("\nreclaimctl(1) says more.\n");
 }
 
+/* The index of the word is the value of the enum. */
 static int parse_json(struct ctl *ctl, const char *text)
 {
     static const char *const words[] = {"off", "short", "pretty"};
@@ -127,6 +139,7 @@ static int parse_json(struct ctl *ctl, const char *text)
     return ctl_usage("--json=%s: there are pretty, short and off", text_quote(text).text);
 }
 
+/* --control counts more than --runtime-directory, whatever their order. */
 static int parse_control(struct ctl *ctl, const char *path)
 {
     if (strlen(path) >= sizeof(ctl->control_path))
@@ -136,6 +149,7 @@ static int parse_control(struct ctl *ctl, const char *path)
     return CTL_DONE;
 }
 
+/* Notes that it was given, for check_options(), and its value if it has one. */
 static void note_verb_option(struct ctl *ctl, unsigned option, const char *argument)
 {
     ctl->given |= option;
@@ -155,6 +169,7 @@ static void note_verb_option(struct ctl *ctl, unsigned option, const char *argum
         ctl->count = argument;
 }
 
+/* For text_nearest(), which ends at NULL. */
 static const char *option_name(size_t i)
 {
     return i < ARRAY_SIZE(options) ? options[i].name : NULL;
@@ -180,6 +195,10 @@ struct line {
     bool help, version;
 };
 
+/*
+ * One option. What goes with some verbs only is noted: whether it goes with this one is known when all
+ * words have been seen, as options may stand before the verb and behind it.
+ */
 static int parse_option(struct ctl *ctl, struct line *line, int c, char **argv)
 {
     switch (c) {
@@ -212,6 +231,10 @@ static int parse_option(struct ctl *ctl, struct line *line, int c, char **argv)
     }
 }
 
+/*
+ * getopt_long() moves the options to the front, so that the verb and its arguments remain. Its own
+ * messages are off: they would be a second line, in other words.
+ */
 static int parse_options(struct ctl *ctl, struct line *line, int argc, char **argv)
 {
     int c, status = CTL_DONE;
@@ -222,6 +245,10 @@ static int parse_options(struct ctl *ctl, struct line *line, int argc, char **ar
     return status;
 }
 
+/*
+ * Asked after the command line has been found right, so that a user without any runtime directory hears
+ * of his mistake in the verb first.
+ */
 static int find_control(struct ctl *ctl, const struct line *line)
 {
     struct runtime_paths paths;
@@ -241,11 +268,13 @@ static int find_control(struct ctl *ctl, const struct line *line)
 
 static const struct ctl_verb *nearest_verbs; /* for text_nearest(), which passes no data */
 
+/* For text_nearest(): the table ends with a name that is NULL. */
 static const char *verb_name(size_t i)
 {
     return nearest_verbs[i].name;
 }
 
+/* Says itself what is wrong when there is no such verb. */
 static const struct ctl_verb *find_verb(const struct ctl_verb *verbs, const char *name)
 {
     const char *near;
@@ -273,6 +302,7 @@ static int check_options(const struct ctl *ctl, const struct ctl_verb *v)
     return CTL_DONE;
 }
 
+/* The number of arguments is the table's business, what they are is the verb's. */
 static int check_arguments(const struct ctl_verb *v, int n)
 {
     if (n >= v->min && n <= v->max)
@@ -282,6 +312,7 @@ static int check_arguments(const struct ctl_verb *v, int n)
                      *v->arguments ? " " : "", v->arguments);
 }
 
+/* Output is checked at the end: a full disk or a closed pipe must not look like success. */
 static int run_verb(struct ctl *ctl, const struct ctl_verb *v, int argc, char **argv)
 {
     int status;
@@ -296,6 +327,7 @@ static int run_verb(struct ctl *ctl, const struct ctl_verb *v, int argc, char **
     return status;
 }
 
+/* Help and version answer before anything else is looked at, wherever they stand on the line. */
 int ctl_main(int argc, char **argv, const struct ctl_verb *verbs)
 {
     struct ctl ctl = {.out = stdout};

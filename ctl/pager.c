@@ -16,6 +16,7 @@
 /* Quit if it fits on a screen, leave it there, chop long lines, let nobody start a shell in it. */
 static const char less_options[] = "FRSX";
 
+/* An empty variable is a wish too: no pager. */
 static const char *pager_command(void)
 {
     const char *command = getenv("RECLAIMD_PAGER") ?: getenv("PAGER") ?: "less";
@@ -39,6 +40,10 @@ static void pager_run(int from, const char *command)
     _exit(CTL_DONE);
 }
 
+/*
+ * Every way of failing here leaves the output where it was: a pager is a comfort. JSON is for machines,
+ * which may have a terminal by accident.
+ */
 void ctl_pager_begin(struct ctl *ctl)
 {
     const char *command = pager_command();
@@ -63,6 +68,7 @@ void ctl_pager_begin(struct ctl *ctl)
     (void)signal(SIGINT, SIG_IGN);  /* it is for the pager */
 }
 
+/* Waits until the reader has left the pager: the shell's prompt belongs behind it. */
 void ctl_pager_end(struct ctl *ctl)
 {
     if (ctl->pager_pid <= 0)

@@ -30,17 +30,20 @@ struct persist {
     size_t n_lines;
 };
 
+/* The path and the system's own reason; most often somebody may not write there. */
 static int persist_fail(const struct persist *p, const char *what, int error)
 {
     return ctl_fail("--persist: cannot %s %s: %s%s", what, p->path, strerror(error),
                     error == EACCES || error == EPERM ? "; it needs who may write there, usually root" : "");
 }
 
+/* Where it is, or will be after the commit. */
 const char *persist_path(const struct persist *p)
 {
     return p->path;
 }
 
+/* What was prepared and not committed goes, so that a refused value leaves nothing behind. */
 struct persist *persist_free(struct persist *p)
 {
     if (!p)
@@ -54,6 +57,7 @@ struct persist *persist_free(struct persist *p)
     return NULL;
 }
 
+/* For the cleanup attribute. */
 void persist_freep(struct persist **p)
 {
     *p = persist_free(*p);
@@ -75,6 +79,7 @@ static int lines_insert(struct persist *p, size_t at, char *line)
     return 0;
 }
 
+/* The order of the others is kept: comments belong to the lines below them. */
 static void lines_remove(struct persist *p, size_t at)
 {
     free(p->lines[at]);
@@ -82,6 +87,7 @@ static void lines_remove(struct persist *p, size_t at)
     p->n_lines--;
 }
 
+/* No file yet is an empty one. A last line without newline gets one when it is written back. */
 static int persist_read(struct persist *p)
 {
     _cleanup_fclose_ FILE *f = fopen(p->path, "re");
@@ -118,6 +124,7 @@ static void section_of(const char *line, char *ret, size_t size)
     (void)snprintf(ret, size, "%s%s%s", text, *name ? " " : "", name);
 }
 
+/* The daemon knows keys in the first column only, and both kinds of blanks before the sign. */
 static bool line_has_key(const char *line, const char *name)
 {
     size_t n = strlen(name);
@@ -153,6 +160,7 @@ static bool section_follow(struct section *s, const char *line, size_t at)
     return false;
 }
 
+/* All of them, should it stand there twice: the daemon would refuse the second one. */
 static void remove_key(struct persist *p, const char *section, const char *name)
 {
     struct section s = {};
@@ -166,6 +174,7 @@ static void remove_key(struct persist *p, const char *section, const char *name)
     }
 }
 
+/* As a person would write it. */
 static char *key_line(const struct persist_key *key)
 {
     char *line;
@@ -173,6 +182,7 @@ static char *key_line(const struct persist_key *key)
     return asprintf(&line, "%s = %s", key->name, key->value) < 0 ? NULL : line;
 }
 
+/* The name has been checked: nothing in it can end the brackets. */
 static char *section_line(const char *section)
 {
     char *line;
@@ -199,6 +209,10 @@ static int append_key(struct persist *p, const char *section, const struct persi
     return r < 0 ? r : lines_insert(p, s.end, key_line(key));
 }
 
+/*
+ * A changed key moves to the end of its section: no line is edited in place, so that a comment behind the
+ * old value cannot end up in the new one.
+ */
 static int change_keys(struct persist *p, const char *section, const struct persist_key *keys, size_t n)
 {
     int r = 0;
@@ -211,6 +225,10 @@ static int change_keys(struct persist *p, const char *section, const struct pers
     return r;
 }
 
+/*
+ * The directory of drop-ins is made when it is not there; the configuration directory itself is not, as a
+ * misspelt one should not come into being.
+ */
 static int find_path(struct persist *p)
 {
     const char *directory = getenv("RECLAIMD_CONFIG_DIRECTORY");
@@ -228,6 +246,10 @@ static int find_path(struct persist *p)
     return CTL_DONE;
 }
 
+/*
+ * Readable for the daemon's user, who is not the one who writes, and on the disk before it can take the
+ * old one's place.
+ */
 static int write_lines(const struct persist *p, FILE *f)
 {
     if (p->n_lines == 0 || strncmp(p->lines[0], head, strlen(head) - 1) != 0)
@@ -239,6 +261,10 @@ static int write_lines(const struct persist *p, FILE *f)
     return 0;
 }
 
+/*
+ * A name of its own in the same directory: a rename is whole only within a file system, and two who write
+ * at once must not share a file. It does not end in .conf, so a daemon that reads meanwhile ignores it.
+ */
 static int persist_write(struct persist *p)
 {
     _cleanup_fclose_ FILE *f = NULL;
@@ -265,6 +291,7 @@ static int check_keys(const struct persist_key *keys, size_t n)
     return CTL_DONE;
 }
 
+/* Everything that can fail but the last step is done here. */
 int persist_prepare(const char *arena, const struct persist_key *keys, size_t n, struct persist **ret)
 {
     _cleanup_(persist_freep) struct persist *p = calloc(1, sizeof(*p));
@@ -291,6 +318,7 @@ int persist_prepare(const char *arena, const struct persist_key *keys, size_t n,
     return CTL_DONE;
 }
 
+/* Whoever reads sees the old file or the new one. */
 int persist_commit(struct persist *p)
 {
     if (rename(p->temporary, p->path) < 0)

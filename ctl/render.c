@@ -14,6 +14,7 @@ enum {
     PATH_BYTES = 64, /* longer than any path of ours */
 };
 
+/* Optional parameters are left out when they are not given: the daemon then decides what is meant. */
 struct json_object *ctl_object(const char *name, const char *value)
 {
     struct json_object *o = json_object_new_object();
@@ -23,6 +24,7 @@ struct json_object *ctl_object(const char *name, const char *value)
     return o;
 }
 
+/* json-c's own pointers, so that arrays are walked too. */
 struct json_object *ctl_at(struct json_object *o, const char *path)
 {
     char pointer[PATH_BYTES];
@@ -32,6 +34,7 @@ struct json_object *ctl_at(struct json_object *o, const char *path)
     return json_pointer_get(o, pointer, &found) == 0 ? found : NULL;
 }
 
+/* A daemon that is older or younger than we are may lack a member; a zero is better than no output. */
 uint64_t ctl_number(struct json_object *o, const char *path)
 {
     struct json_object *found = ctl_at(o, path);
@@ -39,6 +42,7 @@ uint64_t ctl_number(struct json_object *o, const char *path)
     return found ? json_object_get_uint64(found) : 0;
 }
 
+/* Valid as long as the object. */
 const char *ctl_text(struct json_object *o, const char *path)
 {
     struct json_object *found = ctl_at(o, path);
@@ -46,6 +50,7 @@ const char *ctl_text(struct json_object *o, const char *path)
     return found ? json_object_get_string(found) : "";
 }
 
+/* What is not there is false. */
 bool ctl_boolean(struct json_object *o, const char *path)
 {
     struct json_object *found = ctl_at(o, path);
@@ -53,6 +58,7 @@ bool ctl_boolean(struct json_object *o, const char *path)
     return found && json_object_get_boolean(found);
 }
 
+/* Slashes stay as they are: paths and origins are full of them, and every JSON reader takes both. */
 bool ctl_print_json(struct ctl *ctl, struct json_object *o)
 {
     int flags = JSON_C_TO_STRING_NOSLASHESCAPE;
@@ -75,6 +81,10 @@ static const struct duration_unit duration_units[] = {
     {USEC_PER_SEC, "s"},       {USEC_PER_MSEC, "ms"}, {1, "us"},
 };
 
+/*
+ * Up to a minute one unit and one decimal, from there two units; nobody reads microseconds beside days.
+ * format_usec() is the exact one.
+ */
 char *ctl_duration(uint64_t usec, char ret[static FORMAT_BYTES])
 {
     const struct duration_unit *u = duration_units;
@@ -94,6 +104,7 @@ char *ctl_duration(uint64_t usec, char ret[static FORMAT_BYTES])
     return ret;
 }
 
+/* Local time, in the one form that sorts as text. */
 char *ctl_time(uint64_t usec, char ret[static FORMAT_BYTES])
 {
     time_t seconds = (time_t)(usec / USEC_PER_SEC);
@@ -104,6 +115,7 @@ char *ctl_time(uint64_t usec, char ret[static FORMAT_BYTES])
     return ret;
 }
 
+/* A name may be missing here although the daemon's side has it: other containers, other databases. */
 char *ctl_user(uint64_t uid, char ret[static FORMAT_BYTES])
 {
     struct passwd *user = getpwuid((uid_t)uid);
@@ -115,6 +127,7 @@ char *ctl_user(uint64_t uid, char ret[static FORMAT_BYTES])
     return ret;
 }
 
+/* As ctl_user(). */
 char *ctl_group(uint64_t gid, char ret[static FORMAT_BYTES])
 {
     struct group *group = getgrgid((gid_t)gid);
@@ -126,6 +139,7 @@ char *ctl_group(uint64_t gid, char ret[static FORMAT_BYTES])
     return ret;
 }
 
+/* English has two forms; both are the caller's. */
 char *ctl_count(uint64_t n, const char *one, const char *many, char ret[static FORMAT_BYTES])
 {
     (void)snprintf(ret, FORMAT_BYTES, "%" PRIu64 " %s", n, n == 1 ? one : many);

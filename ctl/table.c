@@ -19,6 +19,7 @@ struct table {
     bool spoiled;
 };
 
+/* Column names are literals of the caller, not copies. */
 struct table *table_new(const char *const *columns)
 {
     struct table *t = calloc(1, sizeof(*t));
@@ -33,6 +34,7 @@ struct table *table_new(const char *const *columns)
     return t;
 }
 
+/* Copes with NULL, as a table that could not be made is used like any other until it is printed. */
 struct table *table_free(struct table *t)
 {
     if (!t)
@@ -44,6 +46,7 @@ struct table *table_free(struct table *t)
     return NULL;
 }
 
+/* For the cleanup attribute. */
 void table_freep(struct table **t)
 {
     *t = table_free(*t);
@@ -70,11 +73,13 @@ static void table_take(struct table *t, char *text)
     t->cells[t->n_cells++] = text;
 }
 
+/* An empty cell would shift the fields of the line for whoever splits it at blanks. */
 void table_add(struct table *t, const char *text)
 {
     table_take(t, strdup(*text ? text : "-"));
 }
 
+/* For numbers and what is put together. */
 void table_addf(struct table *t, const char *format, ...)
 {
     va_list arguments;
@@ -87,6 +92,7 @@ void table_addf(struct table *t, const char *format, ...)
     table_take(t, n < 0 ? NULL : text);
 }
 
+/* All text is ASCII here: names are restricted, what processes call themselves has been cleaned. */
 static void measure(const struct table *t, bool legend, size_t *ret_widths)
 {
     size_t n;
@@ -111,6 +117,10 @@ static void print_cell(const struct table *t, FILE *out, size_t column, const ch
     (void)fputs(last ? "\n" : "  ", out);
 }
 
+/*
+ * Needs the whole table, as a width is known with the last cell; a stream of lines has fixed widths
+ * instead (verb-monitor.c).
+ */
 int table_print(const struct table *t, FILE *out, bool legend)
 {
     size_t widths[TABLE_COLUMNS_MAX];

@@ -15,11 +15,13 @@ enum {
     MODE_MAX = 0777,
 };
 
+/* Numbers go over the wire as JSON integers, whatever they were written as. */
 static void add_number(struct json_object *o, const char *name, uint64_t n)
 {
     (void)json_object_object_add(o, name, json_object_new_uint64(n));
 }
 
+/* The one thing that has no default: how large an arena must be is known to nobody else. */
 static int add_size(struct ctl *ctl, struct json_object *o)
 {
     struct error_line why;
@@ -37,6 +39,7 @@ static int add_size(struct ctl *ctl, struct json_object *o)
     return CTL_DONE;
 }
 
+/* By name or by number; names are looked up here, as the daemon may live in another user database. */
 static int add_owner(struct ctl *ctl, struct json_object *o)
 {
     struct passwd *user = ctl->owner ? getpwnam(ctl->owner) : NULL;
@@ -52,6 +55,7 @@ static int add_owner(struct ctl *ctl, struct json_object *o)
     return CTL_DONE;
 }
 
+/* As add_owner(). */
 static int add_group(struct ctl *ctl, struct json_object *o)
 {
     struct group *group = ctl->group ? getgrnam(ctl->group) : NULL;
@@ -67,6 +71,7 @@ static int add_group(struct ctl *ctl, struct json_object *o)
     return CTL_DONE;
 }
 
+/* Octal, as chmod takes it; the daemon gets the number. */
 static int add_mode(struct ctl *ctl, struct json_object *o)
 {
     unsigned long mode;
@@ -93,6 +98,10 @@ static int call_plain(struct ctl *ctl, const char *method, struct json_object *p
     return status;
 }
 
+/*
+ * Names, limits and rights are the daemon's to check: it knows the parameters in force. Silence is
+ * success, as with mkdir.
+ */
 int verb_create_arena(struct ctl *ctl, int argc, char **argv)
 {
     struct json_object *o = ctl_object("name", argv[0]);
@@ -113,6 +122,7 @@ int verb_create_arena(struct ctl *ctl, int argc, char **argv)
     return call_plain(ctl, CTL_INTERFACE ".CreateArena", o);
 }
 
+/* Without --force the daemon refuses while somebody uses it, and says who. */
 int verb_remove_arena(struct ctl *ctl, int argc, char **argv)
 {
     struct json_object *o = ctl_object("arena", argv[0]);
@@ -122,6 +132,10 @@ int verb_remove_arena(struct ctl *ctl, int argc, char **argv)
     return call_plain(ctl, CTL_INTERFACE ".RemoveArena", o);
 }
 
+/*
+ * Clients go by the daemon's numbers, never by pid: a pid may mean another process by the time it
+ * arrives.
+ */
 int verb_evict(struct ctl *ctl, int argc, char **argv)
 {
     struct json_object *o;

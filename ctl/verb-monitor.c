@@ -36,6 +36,7 @@ struct monitor {
     uint64_t last[ARRAY_SIZE(columns)];
 };
 
+/* Once, above the first line. Scripts that want none say --no-legend. */
 static void print_legend(struct ctl *ctl)
 {
     (void)fprintf(ctl->out, "%-8s", "TIME");
@@ -59,6 +60,7 @@ static void print_cell(struct ctl *ctl, struct monitor *m, size_t i, uint64_t n)
     m->last[i] = n;
 }
 
+/* The clock is the daemon's, so that lines fit its log. */
 static void print_sample(struct ctl *ctl, struct monitor *m, struct json_object *sample)
 {
     time_t seconds = (time_t)(ctl_number(sample, "timeUSec") / USEC_PER_SEC);
@@ -89,6 +91,7 @@ static int on_sample(struct ctl *ctl, struct json_object *sample, void *data)
     return ++m->n_lines == m->n_lines_max ? CTL_FAILED : CTL_DONE;
 }
 
+/* Left out, the daemon's own default holds. */
 static int add_interval(struct ctl *ctl, struct json_object *o)
 {
     struct error_line why;
@@ -106,6 +109,9 @@ static int add_interval(struct ctl *ctl, struct json_object *o)
     return CTL_DONE;
 }
 
+/*
+ * Ends by --count, by the daemon's end, or by a signal, which needs no handler: there is nothing to undo.
+ */
 int verb_monitor(struct ctl *ctl, int argc, char **argv)
 {
     struct monitor m = {.n_lines_max = UINT64_MAX};

@@ -14,6 +14,7 @@ struct operation {
     describe_fn describe;
 };
 
+/* What had been deferred and is free now. */
 static void describe_freed(struct ctl *ctl, struct json_object *result, const char *duration)
 {
     char objects[FORMAT_BYTES], bytes[FORMAT_BYTES];
@@ -23,6 +24,7 @@ static void describe_freed(struct ctl *ctl, struct json_object *result, const ch
                   format_bytes_human(ctl_number(result, "bytes"), bytes), duration);
 }
 
+/* Pages went back to the operating system; objects do not matter to it. */
 static void describe_purged(struct ctl *ctl, struct json_object *result, const char *duration)
 {
     char bytes[FORMAT_BYTES];
@@ -31,6 +33,7 @@ static void describe_purged(struct ctl *ctl, struct json_object *result, const c
                   duration);
 }
 
+/* Nothing is freed by waiting; only the time counts. */
 static void describe_waited(struct ctl *ctl, struct json_object *result, const char *duration)
 {
     (void)fprintf(ctl->out, "a grace period in %s", duration);
@@ -68,6 +71,9 @@ static int print_result(struct ctl *ctl, struct json_object *result, const struc
     return CTL_DONE;
 }
 
+/*
+ * Over all arenas, for the last line and the exit status; also when the list itself went out as JSON.
+ */
 static size_t count_complaints(struct json_object *results)
 {
     struct json_object *complaints;
@@ -80,6 +86,10 @@ static size_t count_complaints(struct json_object *results)
     return n;
 }
 
+/*
+ * Results are printed in the daemon's order of arenas, whichever ended first. One arena's failure leaves
+ * the other lines, but not the exit status, as they are.
+ */
 static int operate(struct ctl *ctl, const char *arena, const struct operation *operation)
 {
     struct json_object *reply, *results;
@@ -101,26 +111,31 @@ static int operate(struct ctl *ctl, const char *arena, const struct operation *o
     return status;
 }
 
+/* What is pending now, freed after its grace period. */
 int verb_drain(struct ctl *ctl, int argc, char **argv)
 {
     return operate(ctl, argv[0], &(struct operation){CTL_INTERFACE ".Drain", describe_freed});
 }
 
+/* Free pages, given back to the operating system. */
 int verb_purge(struct ctl *ctl, int argc, char **argv)
 {
     return operate(ctl, argv[0], &(struct operation){CTL_INTERFACE ".Purge", describe_purged});
 }
 
+/* One whole grace period. */
 int verb_synchronize(struct ctl *ctl, int argc, char **argv)
 {
     return operate(ctl, argv[0], &(struct operation){CTL_INTERFACE ".Synchronize", describe_waited});
 }
 
+/* All frees so far, by whomever. */
 int verb_barrier(struct ctl *ctl, int argc, char **argv)
 {
     return operate(ctl, argv[0], &(struct operation){CTL_INTERFACE ".Barrier", describe_freed});
 }
 
+/* The one verb whose success can still be bad news: complaints are a failure. */
 int verb_audit(struct ctl *ctl, int argc, char **argv)
 {
     return operate(ctl, argv[0], &(struct operation){CTL_INTERFACE ".Audit", describe_audit});

@@ -10,6 +10,7 @@
 #include "ctl.h"
 #include "table.h"
 
+/* Cells are members of the reply as they are: the daemon writes values as people do. */
 static int print_parameters(struct ctl *ctl, struct json_object *list, const char *const *columns,
                             const char *const *members)
 {
@@ -23,6 +24,7 @@ static int print_parameters(struct ctl *ctl, struct json_object *list, const cha
     return table_print(t, ctl->out, !ctl->no_legend) < 0 ? ctl_fail("out of memory") : CTL_DONE;
 }
 
+/* Takes the parameters. Names, order and unknown ones are the daemon's business. */
 static int list(struct ctl *ctl, struct json_object *parameters, const char *const *columns,
                 const char *const *members)
 {
@@ -36,6 +38,7 @@ static int list(struct ctl *ctl, struct json_object *parameters, const char *con
     return status;
 }
 
+/* The arena may be an argument, as with the other lists, or the option, as with get and set. */
 int verb_list_parameters(struct ctl *ctl, int argc, char **argv)
 {
     static const char *const columns[] = {"NAME",   "VALUE", "DEFAULT",     "SCOPE",
@@ -48,6 +51,7 @@ int verb_list_parameters(struct ctl *ctl, int argc, char **argv)
     return list(ctl, ctl_object("arena", argv[0] ?: ctl->arena), columns, members);
 }
 
+/* The words of the command line as they are. */
 static struct json_object *text_array(int n, char **texts)
 {
     struct json_object *array = json_object_new_array();
@@ -57,6 +61,7 @@ static struct json_object *text_array(int n, char **texts)
     return array;
 }
 
+/* In the order asked for. */
 int verb_get(struct ctl *ctl, int argc, char **argv)
 {
     static const char *const columns[] = {"NAME", "VALUE", "ORIGIN", NULL};
@@ -100,6 +105,7 @@ static int change(struct ctl *ctl, const char *method, struct json_object *param
     return CTL_DONE;
 }
 
+/* Says where it was written; JSON output stays JSON. */
 static int commit(struct ctl *ctl, struct persist *p)
 {
     if (!p)
@@ -111,6 +117,7 @@ static int commit(struct ctl *ctl, struct persist *p)
     return CTL_DONE;
 }
 
+/* A dry run writes nothing anywhere. */
 static bool persists(const struct ctl *ctl)
 {
     return (ctl->given & CTL_PERSIST) && !(ctl->given & CTL_DRY_RUN);
@@ -137,6 +144,7 @@ static int split(int n, char **texts, struct persist_key *ret_keys)
     return CTL_DONE;
 }
 
+/* All in one call, which is what makes them change together or not at all. */
 static struct json_object *set_parameters(const struct ctl *ctl, const struct persist_key *keys, int n)
 {
     struct json_object *parameters = ctl_object("arena", ctl->arena), *values = json_object_new_object();
@@ -160,6 +168,7 @@ static int set(struct ctl *ctl, const struct persist_key *keys, int n)
     return status == CTL_DONE ? commit(ctl, p) : status;
 }
 
+/* The names and values of the keys share one allocation each, which is freed by the name. */
 int verb_set(struct ctl *ctl, int argc, char **argv)
 {
     struct persist_key *keys = calloc((size_t)argc, sizeof(*keys));
@@ -199,6 +208,7 @@ static int forget_persistent(struct ctl *ctl, int n, char **names)
     return status;
 }
 
+/* With --persist the file goes first; when the daemon cannot read its files, nothing is reset. */
 int verb_reset(struct ctl *ctl, int argc, char **argv)
 {
     struct json_object *parameters;

@@ -4,6 +4,7 @@
  */
 #include "ctl.h"
 
+/* With the arena if the value is one's own. */
 static void print_name(struct ctl *ctl, struct json_object *change)
 {
     const char *arena = ctl_text(change, "arena");
@@ -11,6 +12,7 @@ static void print_name(struct ctl *ctl, struct json_object *change)
     (void)fprintf(ctl->out, "%s%s%s: ", ctl_text(change, "name"), *arena ? " of " : "", arena);
 }
 
+/* What the files changed. */
 static void print_changes(struct ctl *ctl, struct json_object *changes)
 {
     for (size_t i = 0; changes && i < json_object_array_length(changes); i++) {
@@ -21,6 +23,7 @@ static void print_changes(struct ctl *ctl, struct json_object *changes)
     }
 }
 
+/* What somebody set at runtime is not lost by a reload, and not kept in silence either. */
 static void print_kept(struct ctl *ctl, struct json_object *kept)
 {
     for (size_t i = 0; kept && i < json_object_array_length(kept); i++) {
@@ -32,6 +35,7 @@ static void print_kept(struct ctl *ctl, struct json_object *kept)
     }
 }
 
+/* What is wrong in the files comes back as an error with file and line. */
 int verb_reload(struct ctl *ctl, int argc, char **argv)
 {
     struct json_object *reply;
@@ -47,6 +51,7 @@ int verb_reload(struct ctl *ctl, int argc, char **argv)
     return CTL_DONE;
 }
 
+/* The daemon's own description, so that it is the one of the daemon that runs. */
 int verb_introspect(struct ctl *ctl, int argc, char **argv)
 {
     struct json_object *reply;
@@ -61,6 +66,7 @@ int verb_introspect(struct ctl *ctl, int argc, char **argv)
     return CTL_DONE;
 }
 
+/* Both, as they can differ during an upgrade. Fails without a daemon: scripts wait for one with it. */
 int verb_version(struct ctl *ctl, int argc, char **argv)
 {
     struct json_object *reply;

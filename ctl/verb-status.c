@@ -9,11 +9,13 @@
 #include "ctl.h"
 #include "table.h"
 
+/* The only way in which a table fails. */
 static int print_table(struct ctl *ctl, const struct table *t)
 {
     return table_print(t, ctl->out, !ctl->no_legend) < 0 ? ctl_fail("out of memory") : CTL_DONE;
 }
 
+/* Rounded for people; --json has them exactly. */
 static void add_bytes(struct table *t, struct json_object *o, const char *path)
 {
     char text[FORMAT_BYTES];
@@ -21,6 +23,7 @@ static void add_bytes(struct table *t, struct json_object *o, const char *path)
     table_add(t, format_bytes_human(ctl_number(o, path), text));
 }
 
+/* Plain digits, so that columns can be added up. */
 static void add_number(struct table *t, struct json_object *o, const char *path)
 {
     table_addf(t, "%" PRIu64, ctl_number(o, path));
@@ -38,6 +41,7 @@ static void add_reader(struct table *t, struct json_object *reader)
                    ctl_duration(ctl_number(reader, "ageUSec"), age));
 }
 
+/* Ten short columns: they fit on a line of 100 characters with sizes of gigabytes. */
 static void add_status_row(struct table *t, struct json_object *arena)
 {
     table_add(t, ctl_text(arena, "name"));
@@ -52,6 +56,7 @@ static void add_status_row(struct table *t, struct json_object *arena)
     add_reader(t, ctl_at(arena, "oldestReader"));
 }
 
+/* Two lines about the service, and one for each thing that is out of order. */
 static void print_service(struct ctl *ctl, struct json_object *s)
 {
     char since[FORMAT_BYTES], uptime[FORMAT_BYTES], user[FORMAT_BYTES], rss[FORMAT_BYTES],
@@ -75,6 +80,10 @@ static void print_service(struct ctl *ctl, struct json_object *s)
         (void)fputs("membarrier does not reach everybody: readers pay for a fence\n", ctl->out);
 }
 
+/*
+ * Two calls, as the list of arenas may need several replies. An arena that comes or goes between them is
+ * no error.
+ */
 int verb_status(struct ctl *ctl, int argc, char **argv)
 {
     static const char *const columns[] = {"ARENA",          "STATE",         ">CLIENTS", ">SIZE",
@@ -107,6 +116,7 @@ int verb_status(struct ctl *ctl, int argc, char **argv)
     return r;
 }
 
+/* Whose it is, then what it holds, by objects and bytes. */
 static void add_arena_row(struct table *t, struct json_object *arena)
 {
     char name[FORMAT_BYTES];
@@ -143,6 +153,7 @@ static int print_list(struct ctl *ctl, struct json_object *list, const char *con
     return status;
 }
 
+/* Those that the caller may see, in the daemon's order. */
 int verb_list_arenas(struct ctl *ctl, int argc, char **argv)
 {
     static const char *const columns[] = {"ARENA",    "STATE",           "OWNER",   "GROUP",
@@ -155,6 +166,7 @@ int verb_list_arenas(struct ctl *ctl, int argc, char **argv)
     return status == CTL_DONE ? print_list(ctl, list, columns, add_arena_row) : status;
 }
 
+/* The command comes last: it is the only text that others choose. */
 static void add_client_row(struct table *t, struct json_object *client)
 {
     char text[FORMAT_BYTES];
@@ -173,6 +185,7 @@ static void add_client_row(struct table *t, struct json_object *client)
     table_add(t, ctl_text(client, "command"));
 }
 
+/* Who holds what: the first look when a limit is reached. */
 int verb_list_clients(struct ctl *ctl, int argc, char **argv)
 {
     static const char *const columns[] = {
@@ -233,6 +246,7 @@ static const struct show_row show_rows[] = {
     {"Wake-ups", 'n', "figures/wakeups"},
 };
 
+/* One figure in the form that its row says. */
 static void show_value(struct json_object *arena, const struct show_row *row, char *ret)
 {
     uint64_t n = ctl_number(arena, row->path);
@@ -247,11 +261,13 @@ static void show_value(struct json_object *arena, const struct show_row *row, ch
         (void)snprintf(ret, FORMAT_BYTES, "%" PRIu64, n);
 }
 
+/* The label's width is that of the longest one. */
 static void show_line(struct ctl *ctl, const char *label, const char *value)
 {
     (void)fprintf(ctl->out, "%-26s %s\n", label, value);
 }
 
+/* What stays the same as long as the arena lives. */
 static void show_identity(struct ctl *ctl, struct json_object *arena)
 {
     char text[FORMAT_BYTES];
@@ -268,6 +284,7 @@ static void show_identity(struct ctl *ctl, struct json_object *arena)
     show_line(ctl, "Since", ctl_time(ctl_number(arena, "createdUSec"), text));
 }
 
+/* The answer to the question why nothing is freed. */
 static void show_reader(struct ctl *ctl, struct json_object *reader)
 {
     char text[4 * FORMAT_BYTES], age[FORMAT_BYTES];
@@ -279,6 +296,7 @@ static void show_reader(struct ctl *ctl, struct json_object *reader)
     show_line(ctl, "Oldest reader", reader ? text : "none");
 }
 
+/* A list of one: the daemon says itself when there is no such arena. */
 int verb_show(struct ctl *ctl, int argc, char **argv)
 {
     struct json_object *list, *arena;

@@ -72,6 +72,10 @@ static int request_check_rights(const struct control *c, struct varlink_call *ca
     return -EPERM;
 }
 
+/*
+ * The name is checked here, so that a wrong one is the same error whoever makes the arena; size and
+ * limits depend on parameters and are the operation's to check.
+ */
 void control_create_arena(struct varlink_call *call, const void *parameters, void *userdata)
 {
     const struct control_create_parameters *p = parameters;
@@ -94,6 +98,7 @@ void control_create_arena(struct varlink_call *call, const void *parameters, voi
         (void)varlink_call_reply(call, NULL);
 }
 
+/* An arena's owner may remove it, as he could have made it transient. */
 void control_remove_arena(struct varlink_call *call, const void *parameters, void *userdata)
 {
     const struct control_remove_parameters *p = parameters;
@@ -110,6 +115,10 @@ void control_remove_arena(struct varlink_call *call, const void *parameters, voi
         (void)varlink_call_reply(call, NULL);
 }
 
+/*
+ * Names are bounded by their syntax; the copy is cut all the same, as the visitor cannot know who filled
+ * the struct.
+ */
 static int visit_copy_arena_name(void *data, const struct control_client_info *info)
 {
     char *name = data;
@@ -119,6 +128,7 @@ static int visit_copy_arena_name(void *data, const struct control_client_info *i
     return 0;
 }
 
+/* Only whether there is anything to visit. */
 static int visit_nothing(void *data, const struct control_arena_info *info)
 {
     *(bool *)data = true;

@@ -21,6 +21,10 @@ struct member {
     size_t offset;
 };
 
+/*
+ * Numbers become JSON integers of 64 bits. A text that is not there is an empty one: the interface has no
+ * optional texts in these places.
+ */
 static struct json_object *member_encode(const struct member *m, const void *from)
 {
     const void *at = (const char *)from + m->offset;
@@ -43,6 +47,10 @@ static struct json_object *member_encode(const struct member *m, const void *fro
 assert_cc(sizeof(uid_t) == sizeof(uint32_t) && sizeof(gid_t) == sizeof(uint32_t) &&
           sizeof(mode_t) == sizeof(uint32_t));
 
+/*
+ * The object of one struct. Without memory for a member it is null, and the reply goes out with it: the
+ * daemon has worse things to do then.
+ */
 static struct json_object *encode(const struct member *members, size_t n, const void *from)
 {
     struct json_object *o = json_object_new_object();
@@ -54,6 +62,7 @@ static struct json_object *encode(const struct member *members, size_t n, const 
     return o;
 }
 
+/* Takes the value, also on failure, so that calls can be nested. */
 struct json_object *control_json_wrap(const char *name, struct json_object *value)
 {
     struct json_object *o = json_object_new_object();
@@ -103,6 +112,7 @@ static const struct member figure_members[] = {
     FIGURE("wakeups", n_wakeups),
 };
 
+/* By the names of the causes, which are those of the interface. */
 static struct json_object *encode_drains(const struct control_figures *f)
 {
     struct json_object *o = json_object_new_object();
@@ -113,6 +123,10 @@ static struct json_object *encode_drains(const struct control_figures *f)
     return o;
 }
 
+/*
+ * The objects a page are a ratio and go over the wire as such: from sums over arenas nobody could compute
+ * it.
+ */
 struct json_object *control_json_figures(const struct control_figures *figures)
 {
     struct json_object *o = encode(figure_members, ARRAY_SIZE(figure_members), figures);
@@ -158,6 +172,7 @@ static const struct member arena_members[] = {
     {"createdUSec", MEMBER_U64, offsetof(struct control_arena_info, created_usec)},
 };
 
+/* The reader is left out when there is none. */
 struct json_object *control_json_arena(const struct control_arena_info *info)
 {
     struct json_object *o = encode(arena_members, ARRAY_SIZE(arena_members), info);
@@ -186,6 +201,7 @@ static const struct member client_members[] = {
     {"sinceUSec", MEMBER_U64, offsetof(struct control_client_info, since_usec)},
 };
 
+/* A process chooses its own name: whatever it is, it is safe to print on a terminal afterwards. */
 struct json_object *control_json_client(const struct control_client_info *info)
 {
     struct json_object *o = encode(client_members, ARRAY_SIZE(client_members), info);
@@ -213,6 +229,7 @@ static const struct member status_members[] = {
     {"residentBytes", MEMBER_U64, offsetof(struct control_status, rss_bytes)},
 };
 
+/* With the sum over the arenas, which the caller of this made for the eyes of its own caller. */
 struct json_object *control_json_status(const struct control_status *status,
                                         const struct control_figures *sum)
 {
@@ -234,6 +251,7 @@ static const struct member parameter_members[] = {
     {"description", MEMBER_TEXT, offsetof(struct control_parameter_info, doc)},
 };
 
+/* The scope as a word: a later one may be neither. */
 struct json_object *control_json_parameter(const struct control_parameter_info *info)
 {
     struct json_object *o = encode(parameter_members, ARRAY_SIZE(parameter_members), info);
@@ -250,6 +268,7 @@ static const struct member change_members[] = {
     {"new", MEMBER_TEXT, offsetof(struct control_change, new_value)},
 };
 
+/* Without an arena it is the daemon's own value. */
 struct json_object *control_json_change(const struct control_change *change)
 {
     struct json_object *o = encode(change_members, ARRAY_SIZE(change_members), change);
@@ -265,6 +284,7 @@ static const struct member result_members[] = {
     {"bytes", MEMBER_U64, offsetof(struct control_result, bytes)},
 };
 
+/* A failed one has its failure and no figures. */
 struct json_object *control_json_result(const char *arena, const struct control_result *result,
                                         const char *failure)
 {

@@ -43,12 +43,14 @@ static void list_finish(struct list *l, int r)
     control_fail(l->call, r < 0 ? r : -ENOMEM, NULL);
 }
 
+/* One more arena into the sum. */
 static int visit_sum(void *data, const struct control_arena_info *info)
 {
     control_figures_add(data, &info->figures);
     return 0;
 }
 
+/* Nobody learns by a sum what he may not see: it is over the caller's own view. */
 int control_call_sum_figures(struct control *c, const struct varlink_call *call, const char *arena,
                              struct control_figures *ret)
 {
@@ -61,6 +63,7 @@ int control_call_sum_figures(struct control *c, const struct varlink_call *call,
     return 0;
 }
 
+/* The service's own figures are for everybody, as `ps` would show most of them anyhow. */
 void control_get_status(struct varlink_call *call, const void *parameters, void *userdata)
 {
     struct control *c = userdata;
@@ -76,11 +79,15 @@ void control_get_status(struct varlink_call *call, const void *parameters, void 
         (void)varlink_call_reply(call, control_json_wrap("status", control_json_status(&status, &sum)));
 }
 
+/* One entry of ListArenas. */
 static int visit_arena(void *data, const struct control_arena_info *info)
 {
     return list_add(data, control_json_arena(info));
 }
 
+/*
+ * With a name, a list of one or an error; without, whatever the caller may see, which may be nothing.
+ */
 void control_list_arenas(struct varlink_call *call, const void *parameters, void *userdata)
 {
     const struct control_arena_parameters *p = parameters;
@@ -104,6 +111,7 @@ struct client_walk {
     struct json_object *visible;
 };
 
+/* The name of an arena that the caller cannot see is told with his own client: he attached to it. */
 static int visit_client(void *data, const struct control_client_info *info)
 {
     struct client_walk *w = data;

@@ -19,6 +19,10 @@ struct monitor {
     char arena[ARENA_NAME_BYTES]; /* empty: all */
 };
 
+/*
+ * Drops the call, answered or not; an unanswered one takes its connection along, which is gone then
+ * anyhow.
+ */
 static void monitor_free(struct monitor *m)
 {
     if (m->timer)
@@ -27,11 +31,13 @@ static void monitor_free(struct monitor *m)
     free(m);
 }
 
+/* The caller hung up, was cut off, or the control ends. */
 static void monitor_on_gone(struct varlink_call *call, void *data)
 {
     monitor_free(data);
 }
 
+/* Wall-clock time, for people; intervals are the event loop's. */
 static uint64_t now_usec(void)
 {
     struct timespec now;
@@ -63,6 +69,7 @@ static int monitor_sample(struct monitor *m)
     return 0;
 }
 
+/* A tick that fails is the last one. */
 static void monitor_on_timer(evutil_socket_t fd, short what, void *data)
 {
     struct monitor *m = data;
@@ -71,6 +78,7 @@ static void monitor_on_timer(evutil_socket_t fd, short what, void *data)
         monitor_free(m);
 }
 
+/* A timer that is late is not made up for: the samples say when they were taken. */
 static int monitor_start(struct monitor *m, uint64_t interval_usec)
 {
     struct timeval interval = {
@@ -82,12 +90,14 @@ static int monitor_start(struct monitor *m, uint64_t interval_usec)
     return m->timer && event_add(m->timer, &interval) >= 0 ? 0 : -ENOMEM;
 }
 
+/* An hour is the longest: beyond it, a caller does better to ask again. */
 static bool interval_is_valid(const struct varlink_optional *interval)
 {
     return !interval->present || (interval->value >= CONTROL_MONITOR_INTERVAL_MIN_MSEC * USEC_PER_MSEC &&
                                   interval->value <= USEC_PER_HOUR);
 }
 
+/* The first sample goes out at once, so that a caller sees that he is served. */
 void control_monitor(struct varlink_call *call, const void *parameters, void *userdata)
 {
     const struct control_monitor_parameters *p = parameters;

@@ -32,6 +32,7 @@ struct work {
     struct error_line why; /* of a single one's failure */
 };
 
+/* The call has its answer, or its caller is gone. */
 static void work_free(struct work *w)
 {
     for (size_t i = 0; i < w->n_tasks; i++) {
@@ -43,6 +44,7 @@ static void work_free(struct work *w)
     free(w);
 }
 
+/* The results in the order of the arenas, whichever ended first. */
 static void work_answer(struct work *w)
 {
     struct json_object *results = json_object_new_array();
@@ -81,11 +83,13 @@ static void task_end(struct task *t, int r, const struct control_result *result,
     work_release(w);
 }
 
+/* The operation's way back, possibly long after the caller has left. */
 static void task_on_done(void *done_data, int r, const struct control_result *result, const char *text)
 {
     task_end(done_data, r, result, text);
 }
 
+/* Names are copied before anything begins: operations may change the list that is being walked. */
 static int visit_arena(void *data, const struct control_arena_info *info)
 {
     struct work *w = data;
@@ -115,6 +119,10 @@ static void work_begin(struct work *w, struct control *c, enum control_operation
     work_release(w);
 }
 
+/*
+ * The call is kept by a reference and answered by work_release(). That its caller may be gone by then
+ * needs no care: an answer to nobody is dropped.
+ */
 static void operate(struct varlink_call *call, const struct control_arena_parameters *p, struct control *c,
                     enum control_operation operation)
 {
@@ -139,26 +147,31 @@ static void operate(struct varlink_call *call, const struct control_arena_parame
     work_begin(w, c, operation);
 }
 
+/* What is pending now is freed after its grace period. */
 void control_drain(struct varlink_call *call, const void *parameters, void *userdata)
 {
     operate(call, parameters, userdata, CONTROL_OPERATION_DRAIN);
 }
 
+/* Free pages go back to the operating system. */
 void control_purge(struct varlink_call *call, const void *parameters, void *userdata)
 {
     operate(call, parameters, userdata, CONTROL_OPERATION_PURGE);
 }
 
+/* One whole grace period. */
 void control_synchronize(struct varlink_call *call, const void *parameters, void *userdata)
 {
     operate(call, parameters, userdata, CONTROL_OPERATION_SYNCHRONIZE);
 }
 
+/* Everything deferred so far has been freed. */
 void control_barrier(struct varlink_call *call, const void *parameters, void *userdata)
 {
     operate(call, parameters, userdata, CONTROL_OPERATION_BARRIER);
 }
 
+/* The books are checked against each other and against the file. */
 void control_audit(struct varlink_call *call, const void *parameters, void *userdata)
 {
     operate(call, parameters, userdata, CONTROL_OPERATION_AUDIT);

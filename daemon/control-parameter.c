@@ -79,6 +79,7 @@ static struct json_object *rows_named(struct json_object *rows, const char **nam
 
 static struct json_object *nearest_rows; /* for text_nearest(), which passes no data; main thread only */
 
+/* Walks from the front each time: there are a few dozen. */
 static const char *nearest_get(size_t i)
 {
     json_object_object_foreach(nearest_rows, name, row)
@@ -90,6 +91,7 @@ static const char *nearest_get(size_t i)
     return NULL;
 }
 
+/* The name that was meant, if one is near. */
 static void fail_unknown_name(struct varlink_call *call, struct json_object *rows, const char *name)
 {
     const char *near;
@@ -101,6 +103,10 @@ static void fail_unknown_name(struct varlink_call *call, struct json_object *row
                       near ? "did you mean " : "list-parameters shows all of them", near ?: "");
 }
 
+/*
+ * Values are no secret, those of a hidden arena excepted. All rows are made first, and the wanted ones
+ * picked by name: the table is small, and its order is the operation's.
+ */
 void control_list_parameters(struct varlink_call *call, const void *parameters, void *userdata)
 {
     const struct control_list_parameters *p = parameters;
@@ -135,6 +141,7 @@ struct changes {
     struct json_object *kept;
 };
 
+/* Sorts into the two lists. */
 static int visit_change(void *data, const struct control_change *change)
 {
     struct changes *c = data;
@@ -144,6 +151,7 @@ static int visit_change(void *data, const struct control_change *change)
                : 0;
 }
 
+/* Without memory the lists are NULL, and the first visit fails for it. */
 static struct changes changes_new(void)
 {
     return (struct changes){json_object_new_array(), json_object_new_array()};
@@ -193,6 +201,9 @@ static int assignments_decode(struct varlink_call *call, struct json_object *val
     return 0;
 }
 
+/*
+ * Types and ranges are for the table of parameters to know; here only the form of the call is checked.
+ */
 void control_set_parameters(struct varlink_call *call, const void *parameters, void *userdata)
 {
     const struct control_set_parameters *p = parameters;
@@ -210,6 +221,7 @@ void control_set_parameters(struct varlink_call *call, const void *parameters, v
     changes_finish(&changes, call, r, false, &why);
 }
 
+/* No names means all of them, also when the list is there and empty. */
 void control_reset_parameters(struct varlink_call *call, const void *parameters, void *userdata)
 {
     const struct control_reset_parameters *p = parameters;
@@ -227,6 +239,7 @@ void control_reset_parameters(struct varlink_call *call, const void *parameters,
     changes_finish(&changes, call, r, false, &why);
 }
 
+/* Only for those who may do all: files can change everything. */
 void control_reload(struct varlink_call *call, const void *parameters, void *userdata)
 {
     struct control *c = userdata;

@@ -8,6 +8,7 @@
 
 #include "control-internal.h"
 
+/* By the groups that the process had when it connected; what it was given since does not count. */
 bool control_peer_in_group(const struct varlink_peer *peer, gid_t gid)
 {
     if (peer->gid == gid)
@@ -18,6 +19,7 @@ bool control_peer_in_group(const struct varlink_peer *peer, gid_t gid)
     return false;
 }
 
+/* The daemon's user is as mighty as the daemon: he could trace it. */
 bool control_peer_is_admin(const struct varlink_peer *peer, uid_t daemon_uid, gid_t admin_gid)
 {
     if (peer->uid == 0 || peer->uid == daemon_uid)
@@ -35,6 +37,10 @@ static bool peer_may_read(const struct varlink_peer *peer, const struct control_
     return arena->mode & 0004;
 }
 
+/*
+ * Tuning is for owner and administrators alone. A group that may write to the arena's memory may not
+ * decide how it is run.
+ */
 bool control_peer_may(const struct varlink_peer *peer, bool is_admin, enum control_right right,
                       const struct control_arena_info *arena)
 {
@@ -43,6 +49,7 @@ bool control_peer_may(const struct varlink_peer *peer, bool is_admin, enum contr
     return right == CONTROL_SEE && peer_may_read(peer, arena);
 }
 
+/* Asked anew for each call: the group is a parameter and may change. */
 bool control_call_is_admin(const struct control *c, const struct varlink_call *call)
 {
     return control_peer_is_admin(varlink_call_peer(call), geteuid(), c->ops->admin_gid(c->userdata));
@@ -59,6 +66,7 @@ struct walk {
     void *data;
 };
 
+/* Two answers from one walk: is there anything the caller may see, and is there what he asks to do. */
 static int walk_visit(void *data, const struct control_arena_info *info)
 {
     struct walk *w = data;
@@ -70,6 +78,7 @@ static int walk_visit(void *data, const struct control_arena_info *info)
     return w->visit ? w->visit(w->data, info) : 0;
 }
 
+/* Who asks, and for what. */
 static struct walk walk_of(const struct control *c, const struct varlink_call *call, enum control_right right)
 {
     return (struct walk){
@@ -79,6 +88,10 @@ static struct walk walk_of(const struct control *c, const struct varlink_call *c
     };
 }
 
+/*
+ * What the caller has no right to is passed over in silence; who names one arena asks
+ * control_call_check_arena() before.
+ */
 int control_call_visit_arenas(struct control *c, const struct varlink_call *call, const char *name,
                               enum control_right right, control_arena_fn visit, void *data)
 {
@@ -89,6 +102,10 @@ int control_call_visit_arenas(struct control *c, const struct varlink_call *call
     return c->ops->arenas(c->userdata, name, walk_visit, &w);
 }
 
+/*
+ * Not there and not visible are one answer, word by word. Visible but not tunable is another: the caller
+ * knows then whom to ask.
+ */
 int control_call_check_arena(struct control *c, struct varlink_call *call, const char *arena,
                              enum control_right right)
 {
@@ -113,6 +130,7 @@ int control_call_check_arena(struct control *c, struct varlink_call *call, const
     return -EACCES;
 }
 
+/* `what` begins the sentence: "a reload". */
 int control_call_check_admin(struct control *c, struct varlink_call *call, const char *what)
 {
     if (control_call_is_admin(c, call))

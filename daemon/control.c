@@ -116,6 +116,7 @@ static const struct varlink_service control_service = {
     .url = "https://varlink.org/",
 };
 
+/* The names of the members of type Drains. */
 const char *control_drain_cause_to_string(enum control_drain_cause cause)
 {
     static const char *const table[_CONTROL_DRAIN_MAX] = {
@@ -131,6 +132,7 @@ const char *control_drain_cause_to_string(enum control_drain_cause cause)
     return cause >= 0 && cause < _CONTROL_DRAIN_MAX ? table[cause] : NULL;
 }
 
+/* For logs: what is being done. */
 const char *control_operation_to_string(enum control_operation operation)
 {
     static const char *const table[_CONTROL_OPERATION_MAX] = {
@@ -168,6 +170,7 @@ static const struct error_row error_rows[] = {
     {EACCES, VARLINK_ERROR_PERMISSION_DENIED, "you may not do that"},
 };
 
+/* NULL: it is Failed, and the number itself is told. */
 static const struct error_row *error_row_find(int r)
 {
     for (size_t i = 0; i < ARRAY_SIZE(error_rows); i++)
@@ -176,6 +179,7 @@ static const struct error_row *error_row_find(int r)
     return NULL;
 }
 
+/* The name with its interface, as it goes over the wire. */
 const char *control_error_name(int r)
 {
     const struct error_row *row = error_row_find(r);
@@ -183,6 +187,7 @@ const char *control_error_name(int r)
     return row ? row->name : CONTROL_INTERFACE ".Failed";
 }
 
+/* Better than nothing: whoever failed should have said it in his own words. */
 const char *control_error_words(int r)
 {
     const struct error_row *row = error_row_find(r);
@@ -190,6 +195,7 @@ const char *control_error_words(int r)
     return row ? row->words : strerror(-r);
 }
 
+/* Every error of ours has its text; only those without a name of their own have a number too. */
 void control_fail(struct varlink_call *call, int r, const struct error_line *why)
 {
     const char *text = why && why->text[0] ? why->text : control_error_words(r);
@@ -200,6 +206,7 @@ void control_fail(struct varlink_call *call, int r, const struct error_line *why
     (void)varlink_call_error(call, control_error_name(r), o);
 }
 
+/* For what is known where it fails. */
 void control_fail_with(struct varlink_call *call, int r, const char *format, ...)
 {
     struct error_line why;
@@ -211,6 +218,7 @@ void control_fail_with(struct varlink_call *call, int r, const char *format, ...
     control_fail(call, r, &why);
 }
 
+/* Half-built things go through control_free() too. */
 int control_new(struct event_base *base, const struct control_ops *ops, void *userdata, struct control **ret)
 {
     struct control *c = calloc(1, sizeof(*c));
@@ -230,6 +238,10 @@ int control_new(struct event_base *base, const struct control_ops *ops, void *us
     return 0;
 }
 
+/*
+ * The server goes first: it tells monitors and waiting calls that their callers are gone while the
+ * control is still there.
+ */
 struct control *control_free(struct control *c)
 {
     if (!c)
@@ -239,16 +251,19 @@ struct control *control_free(struct control *c)
     return NULL;
 }
 
+/* The server makes no difference between sockets: rights come from who connects. */
 int control_listen(struct control *c, int fd)
 {
     return varlink_server_listen(c->server, fd);
 }
 
+/* The kernel is asked who is at the other end. */
 int control_accept(struct control *c, int fd)
 {
     return varlink_server_accept(c->server, fd, NULL);
 }
 
+/* Those of all users. */
 size_t control_n_connections(const struct control *c)
 {
     return varlink_server_n_connections(c->server);

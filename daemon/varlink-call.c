@@ -34,6 +34,7 @@ static const struct varlink_field envelope_fields[] = {
     {},
 };
 
+/* Most errors have one parameter, which is text. */
 struct json_object *varlink_object_with(const char *name, const char *text)
 {
     struct json_object *o = json_object_new_object();
@@ -43,6 +44,10 @@ struct json_object *varlink_object_with(const char *name, const char *text)
     return o;
 }
 
+/*
+ * Has its own copy of the peer, as the connection may go first. The connection knows its call without
+ * holding it: the handler's side decides how long it lives.
+ */
 static struct varlink_call *call_new(struct varlink_connection *c)
 {
     struct varlink_call *call = calloc(1, sizeof(*call));
@@ -59,6 +64,7 @@ static struct varlink_call *call_new(struct varlink_connection *c)
     return call;
 }
 
+/* For a handler that will answer later. */
 struct varlink_call *varlink_call_ref(struct varlink_call *call)
 {
     call->n_refs++;
@@ -90,16 +96,19 @@ void varlink_call_detach(struct varlink_call *call)
         call->gone(call, call->gone_data);
 }
 
+/* Whoever connected; a connection that is handed on does not change hands here. */
 const struct varlink_peer *varlink_call_peer(const struct varlink_call *call)
 {
     return &call->peer;
 }
 
+/* Whether notify is allowed. */
 bool varlink_call_wants_more(const struct varlink_call *call)
 {
     return call->more;
 }
 
+/* At most one; a second replaces the first. */
 void varlink_call_set_gone(struct varlink_call *call, void (*gone)(struct varlink_call *call, void *data),
                            void *data)
 {
@@ -128,6 +137,7 @@ static const char *reply_text(struct json_object *reply, const char *error, stru
                                              ret_length);
 }
 
+/* The length is checked in its final form: escapes can make a text six times as long. */
 static int connection_put(struct varlink_connection *c, const char *error, struct json_object *parameters,
                           bool continues)
 {
@@ -146,6 +156,11 @@ static int connection_put(struct varlink_connection *c, const char *error, struc
     return r;
 }
 
+/*
+ * The one place where an answer leaves. Whether anybody hears it is nothing that a handler has to care
+ * about: to nobody and to a one-way call it is dropped, and an answer that cannot be sent ends the
+ * connection, since the peer would wait for ever.
+ */
 static int call_put(struct varlink_call *call, const char *error, struct json_object *parameters,
                     bool continues)
 {
@@ -171,33 +186,39 @@ static int call_put(struct varlink_call *call, const char *error, struct json_ob
     return r;
 }
 
+/* The last one of the call. */
 int varlink_call_reply(struct varlink_call *call, struct json_object *parameters)
 {
     return call_put(call, NULL, parameters, false);
 }
 
+/* The call stays open. */
 int varlink_call_notify(struct varlink_call *call, struct json_object *parameters)
 {
     assert(call->more);
     return call_put(call, NULL, parameters, true);
 }
 
+/* The last one, too. */
 int varlink_call_error(struct varlink_call *call, const char *error, struct json_object *parameters)
 {
     return call_put(call, error, parameters, false);
 }
 
+/* Names the field as it came, cleaned and cut: it is the peer's own text. */
 int varlink_call_invalid(struct varlink_call *call, const char *field)
 {
     return varlink_call_error(call, VARLINK_ERROR_INVALID_PARAMETER,
                               varlink_object_with("parameter", text_quote(field).text));
 }
 
+/* Belongs to no call, so nothing becomes answered by it. */
 void varlink_connection_complain(struct varlink_connection *c, const char *error, const char *parameter)
 {
     (void)connection_put(c, error, varlink_object_with("parameter", parameter), false);
 }
 
+/* Tables are short. */
 static const struct varlink_method *method_find(const struct varlink_interface *interface, const char *name)
 {
     for (const struct varlink_method *m = interface->methods; m->name; m++)
@@ -253,6 +274,7 @@ static int call_decode(struct varlink_call *call)
     return r;
 }
 
+/* In the order in which a caller should hear of his mistakes: what, how, with which parameters. */
 static void call_run(struct varlink_call *call, const char *name)
 {
     if (call_resolve(call, name) < 0)
@@ -308,6 +330,10 @@ static int call_open(struct varlink_call *call, const char *key)
     return 0;
 }
 
+/*
+ * The reference of this function ends with it: what a handler wants to keep, it must have taken. A call
+ * that nobody has answered or kept is then dropped, and its connection with it.
+ */
 int varlink_call_dispatch(struct varlink_connection *c, const char *text, size_t length)
 {
     char key[VARLINK_KEY_BYTES];

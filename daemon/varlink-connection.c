@@ -30,12 +30,14 @@ static void connection_charge(struct varlink_connection *c)
         varlink_connection_doom(c);
 }
 
+/* May be called at any depth; the turn event does the rest when the stack is empty. */
 void varlink_connection_doom(struct varlink_connection *c)
 {
     c->state = VARLINK_DOOMED;
     (void)event_add(c->turn, &at_once);
 }
 
+/* Nothing is sent here: the event loop sends what has gathered by the end of the turn in one go. */
 int varlink_connection_queue(struct varlink_connection *c, const char *text, size_t length)
 {
     if (c->state == VARLINK_DOOMED)
@@ -47,6 +49,9 @@ int varlink_connection_queue(struct varlink_connection *c, const char *text, siz
     return c->state == VARLINK_DOOMED ? -ENOTCONN : 0;
 }
 
+/*
+ * A turn is due even if there is no further call: end of input may have been waiting for this answer.
+ */
 void varlink_connection_answered(struct varlink_connection *c)
 {
     c->call = NULL;
@@ -65,6 +70,10 @@ static void connection_refuse_length(struct varlink_connection *c)
         c->state = VARLINK_FLUSHING;
 }
 
+/*
+ * One call at a time keeps the answers in order. Not while much is unsent: who sends calls and reads no
+ * answers waits for himself.
+ */
 static bool connection_may_begin_call(const struct varlink_connection *c)
 {
     return c->state == VARLINK_READING && varlink_frame_pending(&c->output) <= VARLINK_OUTPUT_AHEAD_BYTES;
@@ -91,6 +100,10 @@ static bool connection_begin_call(struct varlink_connection *c)
     return true;
 }
 
+/*
+ * Ahead of the calls a little is read, to notice that the peer has gone; a message that is not complete
+ * is read to its end, or until it is too long.
+ */
 static bool connection_wants_input(const struct varlink_connection *c)
 {
     size_t pending = varlink_frame_pending(&c->input);
@@ -109,6 +122,7 @@ static bool connection_hung_up(const struct varlink_connection *c)
     return c->input_ended && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR));
 }
 
+/* Each state has its own way to end. */
 static bool connection_is_over(const struct varlink_connection *c)
 {
     bool flushed = varlink_frame_pending(&c->output) == 0;
@@ -199,6 +213,7 @@ static void connection_on_readable(evutil_socket_t fd, short what, void *data)
     connection_advance(c);
 }
 
+/* The time-out means that the peer took nothing for so long, although something was there for him. */
 static void connection_on_writable(evutil_socket_t fd, short what, void *data)
 {
     struct varlink_connection *c = data;
@@ -208,11 +223,16 @@ static void connection_on_writable(evutil_socket_t fd, short what, void *data)
     connection_advance(c);
 }
 
+/*
+ * For whoever cannot wait for the socket: an answer was queued, a call is buffered, the connection is
+ * doomed.
+ */
 static void connection_on_turn(evutil_socket_t fd, short what, void *data)
 {
     connection_advance(data);
 }
 
+/* Half of it made is no harm: varlink_connection_free() copes. */
 static int connection_watch_init(struct varlink_connection *c, int fd)
 {
     struct event_base *base = c->server->base;
@@ -225,6 +245,7 @@ static int connection_watch_init(struct varlink_connection *c, int fd)
     return 0;
 }
 
+/* The fd becomes ours with the very last step, so that every failure leaves it to the caller. */
 int varlink_connection_new(struct varlink_server *s, int fd, const struct varlink_peer *peer)
 {
     struct varlink_connection *c = calloc(1, sizeof(*c));
@@ -248,6 +269,7 @@ int varlink_connection_new(struct varlink_server *s, int fd, const struct varlin
     return 0;
 }
 
+/* libevent's own does not take NULL. */
 static void event_freep_if(struct event *event)
 {
     if (event)

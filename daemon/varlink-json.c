@@ -29,6 +29,7 @@ struct scanner {
 
 static int scan_value(struct scanner *s);
 
+/* The four that JSON has; isspace() knows more, and depends on the locale. */
 static void scan_blanks(struct scanner *s)
 {
     while (s->at < s->end && (*s->at == ' ' || *s->at == '\t' || *s->at == '\n' || *s->at == '\r'))
@@ -44,11 +45,13 @@ static bool scan_char(struct scanner *s, char c)
     return true;
 }
 
+/* Not isdigit(), which is not made for signed characters. */
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
+/* Either case. */
 static bool is_hex(char c)
 {
     return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
@@ -88,6 +91,7 @@ static int scan_string(struct scanner *s, struct span *ret)
     return 0;
 }
 
+/* At least one. */
 static bool scan_digits(struct scanner *s)
 {
     const char *begin = s->at;
@@ -97,6 +101,9 @@ static bool scan_digits(struct scanner *s)
     return s->at > begin;
 }
 
+/*
+ * No leading zeros or plus, and digits on both sides of a point. What it is worth is json-c's business.
+ */
 static int scan_number(struct scanner *s)
 {
     const char *first;
@@ -115,6 +122,7 @@ static int scan_number(struct scanner *s)
     return 0;
 }
 
+/* What follows it is checked by whoever expects a comma or an end there. */
 static int scan_word(struct scanner *s, const char *word)
 {
     size_t n = strlen(word);
@@ -155,6 +163,7 @@ static int scan_key(struct scanner *s, struct span *keys, size_t *n_keys)
     return 0;
 }
 
+/* A key, a colon and a value. */
 static int scan_member(struct scanner *s, struct span *keys, size_t *n_keys)
 {
     int r;
@@ -167,6 +176,7 @@ static int scan_member(struct scanner *s, struct span *keys, size_t *n_keys)
     return scan_char(s, ':') ? scan_value(s) : -EBADMSG;
 }
 
+/* Keys stand on the stack, two words each, for all levels together some 32 KiB. */
 static int scan_object(struct scanner *s)
 {
     struct span keys[VARLINK_KEYS_MAX];
@@ -184,6 +194,7 @@ static int scan_object(struct scanner *s)
     return scan_char(s, '}') ? 0 : -EBADMSG;
 }
 
+/* An array of any length: the number of values bounds it. */
 static int scan_array(struct scanner *s)
 {
     int r;
@@ -199,6 +210,7 @@ static int scan_array(struct scanner *s)
     return scan_char(s, ']') ? 0 : -EBADMSG;
 }
 
+/* The only recursion, and it is counted. */
 static int scan_container(struct scanner *s)
 {
     bool object = *s->at++ == '{';
@@ -211,6 +223,7 @@ static int scan_container(struct scanner *s)
     return r;
 }
 
+/* The first character decides. */
 static int scan_scalar(struct scanner *s)
 {
     struct span string;
@@ -242,6 +255,10 @@ static int scan_value(struct scanner *s)
     return r;
 }
 
+/*
+ * The outermost value has the same rules as all others; that a message is an object is checked when it is
+ * decoded.
+ */
 int varlink_json_check(const char *text, size_t length, char ret_key[static VARLINK_KEY_BYTES])
 {
     struct scanner s = {.at = text, .end = text + length, .key = ret_key};
@@ -252,6 +269,7 @@ int varlink_json_check(const char *text, size_t length, char ret_key[static VARL
     return s.at == s.end ? 0 : -EBADMSG;
 }
 
+/* The type has been checked before any setter is called. */
 int varlink_set_boolean(struct json_object *value, void *bool_destination)
 {
     *(bool *)bool_destination = json_object_get_boolean(value);
@@ -269,6 +287,7 @@ int varlink_set_unsigned(struct json_object *value, void *uint64_destination)
     return 0;
 }
 
+/* For numbers whose zero means something. */
 int varlink_set_optional(struct json_object *value, void *optional_destination)
 {
     struct varlink_optional *o = optional_destination;
@@ -280,6 +299,7 @@ int varlink_set_optional(struct json_object *value, void *optional_destination)
     return 0;
 }
 
+/* A NUL that was written as an escape would hide the rest of a name from everybody who compares. */
 int varlink_set_string(struct json_object *value, void *const_char_destination)
 {
     const char *text = json_object_get_string(value);
@@ -290,12 +310,14 @@ int varlink_set_string(struct json_object *value, void *const_char_destination)
     return 0;
 }
 
+/* For whoever looks into it himself. */
 int varlink_set_json(struct json_object *value, void *json_object_destination)
 {
     *(struct json_object **)json_object_destination = value;
     return 0;
 }
 
+/* Floating point is no type of ours: no call needs one. */
 static enum json_type json_type_of(enum varlink_type type)
 {
     static const enum json_type table[_VARLINK_TYPE_MAX] = {
@@ -307,6 +329,7 @@ static enum json_type json_type_of(enum varlink_type type)
     return table[type];
 }
 
+/* Tables are short. */
 static const struct varlink_field *field_find(const struct varlink_field *fields, const char *name)
 {
     for (const struct varlink_field *f = fields; f && f->name; f++)
@@ -315,6 +338,7 @@ static const struct varlink_field *field_find(const struct varlink_field *fields
     return NULL;
 }
 
+/* The type first, so that setters can rely on it. */
 static int field_decode(const struct varlink_field *f, struct json_object *value, void *ret)
 {
     if (!json_object_is_type(value, json_type_of(f->type)))

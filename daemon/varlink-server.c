@@ -32,6 +32,7 @@ enum {
 /* How long no connection is taken after descriptors ran out: long enough not to spin. */
 static const struct timeval accept_pause = {.tv_usec = 500 * 1000};
 
+/* Tests choose small ones; the daemon takes these. */
 static struct varlink_limits limits_with_defaults(const struct varlink_limits *given)
 {
     struct varlink_limits l = *given;
@@ -43,6 +44,7 @@ static struct varlink_limits limits_with_defaults(const struct varlink_limits *g
     return l;
 }
 
+/* org.varlink.service is an interface like any other, and the first. */
 int varlink_server_new(struct event_base *base, const struct varlink_service *service,
                        struct varlink_server **ret)
 {
@@ -60,6 +62,7 @@ int varlink_server_new(struct event_base *base, const struct varlink_service *se
     return 0;
 }
 
+/* The fd is not its own: on failure it goes back to whoever gave it. */
 static void listener_free(struct varlink_listener *l)
 {
     if (l->readable)
@@ -69,6 +72,7 @@ static void listener_free(struct varlink_listener *l)
     free(l);
 }
 
+/* Users go with their last connection, so none is left in the end. */
 struct varlink_server *varlink_server_free(struct varlink_server *s)
 {
     struct varlink_listener *l;
@@ -87,6 +91,7 @@ struct varlink_server *varlink_server_free(struct varlink_server *s)
     return NULL;
 }
 
+/* Before the first connection or later, as it comes. */
 int varlink_server_add_interface(struct varlink_server *s, const struct varlink_interface *interface,
                                  void *userdata)
 {
@@ -98,6 +103,7 @@ int varlink_server_add_interface(struct varlink_server *s, const struct varlink_
     return 0;
 }
 
+/* The name is part of a longer text, hence the length. */
 const struct varlink_registration *varlink_server_find_interface(const struct varlink_server *s,
                                                                  const char *name, size_t length)
 {
@@ -111,6 +117,7 @@ const struct varlink_registration *varlink_server_find_interface(const struct va
     return NULL;
 }
 
+/* Those of all users. */
 size_t varlink_server_n_connections(const struct varlink_server *s)
 {
     return s->n_connections;
@@ -128,6 +135,11 @@ static int listener_take(struct varlink_listener *l)
     return 1;
 }
 
+/*
+ * A few at a time, so that a flood of connections does not starve those that are there. What went wrong
+ * with one connection is no reason to stop; to have no descriptor left is, for a while, or the loop would
+ * spin.
+ */
 static void listener_on_readable(evutil_socket_t fd, short what, void *data)
 {
     struct varlink_listener *l = data;
@@ -141,6 +153,7 @@ static void listener_on_readable(evutil_socket_t fd, short what, void *data)
     (void)event_add(l->resume, &accept_pause);
 }
 
+/* Whether there are descriptors again is found out by trying. */
 static void listener_on_resume(evutil_socket_t fd, short what, void *data)
 {
     struct varlink_listener *l = data;
@@ -148,6 +161,7 @@ static void listener_on_resume(evutil_socket_t fd, short what, void *data)
     (void)event_add(l->readable, NULL);
 }
 
+/* Both flags are set here too: an inherited socket comes as it was made. */
 int varlink_server_listen(struct varlink_server *s, int fd)
 {
     struct varlink_listener *l;
@@ -169,6 +183,7 @@ int varlink_server_listen(struct varlink_server *s, int fd)
     return 0;
 }
 
+/* Tests say who the peer is; nobody else may. */
 int varlink_server_accept(struct varlink_server *s, int fd, const struct varlink_peer *peer)
 {
     struct varlink_peer asked = {};
@@ -186,11 +201,13 @@ int varlink_server_accept(struct varlink_server *s, int fd, const struct varlink
     return r;
 }
 
+/* Those who could end the daemon anyway. */
 static bool uid_is_privileged(uid_t uid)
 {
     return uid == 0 || uid == geteuid();
 }
 
+/* As many entries as users have connections now: few. */
 static struct varlink_user *user_find(struct varlink_server *s, uid_t uid)
 {
     struct varlink_user *u;
@@ -223,6 +240,7 @@ int varlink_user_join(struct varlink_server *s, uid_t uid, struct varlink_user *
     return 0;
 }
 
+/* His last connection takes the entry with it; a budget has no memory. */
 void varlink_user_leave(struct varlink_server *s, struct varlink_user *user)
 {
     s->n_connections--;
@@ -255,6 +273,7 @@ static int peer_read_groups(struct varlink_peer *peer, int fd)
     return 0;
 }
 
+/* Noted by the kernel when he connected; the process may be another one by now, or gone. */
 int varlink_peer_init(struct varlink_peer *peer, int fd)
 {
     struct ucred cred;
@@ -266,6 +285,7 @@ int varlink_peer_init(struct varlink_peer *peer, int fd)
     return peer_read_groups(peer, fd);
 }
 
+/* The groups are copied, the rest is plain. */
 int varlink_peer_copy(struct varlink_peer *peer, const struct varlink_peer *from)
 {
     gid_t *groups = NULL;
@@ -281,6 +301,7 @@ int varlink_peer_copy(struct varlink_peer *peer, const struct varlink_peer *from
     return 0;
 }
 
+/* Copes with one that was never filled in. */
 void varlink_peer_deinit(struct varlink_peer *peer)
 {
     free(peer->groups);

@@ -42,6 +42,7 @@ static const char service_description[] =
     "# The method sends several replies: it must be called with more.\n"
     "error ExpectedMore ()\n";
 
+/* Interfaces in the order in which they were added. */
 static void service_get_info(struct varlink_call *call, const void *parameters, void *userdata)
 {
     const struct varlink_server *s = userdata;
@@ -67,6 +68,7 @@ static const struct varlink_field description_fields[] = {
     {},
 };
 
+/* The text as it stands in the source: comments are what it is read for. */
 static void service_get_description(struct varlink_call *call, const void *parameters, void *userdata)
 {
     const struct description_parameters *p = parameters;

@@ -20,11 +20,13 @@
  * clients. */
 static const size_t client_max_bytes = 64 * 1024 * 1024;
 
+/* Zero-initialised frames have the wire's own limit. */
 static size_t frame_max_bytes(const struct varlink_frame *f)
 {
     return f->max_bytes ? f->max_bytes : VARLINK_MESSAGE_MAX_BYTES;
 }
 
+/* The limit stays, so that the frame can be used on. */
 void varlink_frame_deinit(struct varlink_frame *f)
 {
     size_t max_bytes = f->max_bytes;
@@ -44,6 +46,10 @@ static void frame_compact(struct varlink_frame *f)
     f->begin = 0;
 }
 
+/*
+ * Makes room by moving first and by growing then. Growth doubles as long as the buffer is small, so that
+ * appending costs the same for each byte.
+ */
 int varlink_frame_reserve(struct varlink_frame *f, size_t n, char **ret_room)
 {
     size_t want, size = MAX(f->allocated, (size_t)VARLINK_FRAME_INITIAL_BYTES);
@@ -66,12 +72,14 @@ int varlink_frame_reserve(struct varlink_frame *f, size_t n, char **ret_room)
     return 0;
 }
 
+/* More than was reserved would be a bug that has already overwritten something. */
 void varlink_frame_commit(struct varlink_frame *f, size_t n)
 {
     assert(n <= f->allocated - f->end);
     f->end += n;
 }
 
+/* For bytes that stand elsewhere already. */
 int varlink_frame_append(struct varlink_frame *f, const void *bytes, size_t n)
 {
     char *room;
@@ -85,6 +93,10 @@ int varlink_frame_append(struct varlink_frame *f, const void *bytes, size_t n)
     return 0;
 }
 
+/*
+ * Looks at each byte once, however often it is called in between: a peer who sends a megabyte byte by
+ * byte must not cost a megabyte of reading for each of them.
+ */
 int varlink_frame_take(struct varlink_frame *f, const char **ret_message, size_t *ret_length)
 {
     char *nul = NULL;
@@ -103,6 +115,7 @@ int varlink_frame_take(struct varlink_frame *f, const char **ret_message, size_t
     return 1;
 }
 
+/* A queue's bytes leave at the front as the socket takes them. */
 void varlink_frame_drop(struct varlink_frame *f, size_t n)
 {
     assert(n <= f->end - f->begin);
@@ -110,6 +123,7 @@ void varlink_frame_drop(struct varlink_frame *f, size_t n)
     f->scanned = MAX(f->scanned, f->begin);
 }
 
+/* An idle connection should hold nothing. */
 void varlink_frame_trim(struct varlink_frame *f)
 {
     if (f->begin == f->end)
@@ -121,6 +135,9 @@ struct varlink_client {
     struct varlink_frame input;
 };
 
+/*
+ * Whatever happens, the fd is not the caller's any more: he need not think about which failure it was.
+ */
 int varlink_client_new(int fd, struct varlink_client **ret)
 {
     struct varlink_client *c = calloc(1, sizeof(*c));
@@ -134,6 +151,7 @@ int varlink_client_new(int fd, struct varlink_client **ret)
     return 0;
 }
 
+/* Paths are checked before, as a cut one could lead to another socket. */
 int varlink_client_connect(const char *path, struct varlink_client **ret)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -153,6 +171,7 @@ int varlink_client_connect(const char *path, struct varlink_client **ret)
     return varlink_client_new(steal_fd(&fd), ret);
 }
 
+/* Takes NULL. */
 struct varlink_client *varlink_client_free(struct varlink_client *c)
 {
     if (!c)
@@ -163,16 +182,19 @@ struct varlink_client *varlink_client_free(struct varlink_client *c)
     return NULL;
 }
 
+/* For the cleanup attribute. */
 void varlink_client_freep(struct varlink_client **c)
 {
     *c = varlink_client_free(*c);
 }
 
+/* Not to be closed or read. */
 int varlink_client_fd(const struct varlink_client *c)
 {
     return c->fd;
 }
 
+/* A peer that has gone is an error here, never a signal. */
 int varlink_client_send(struct varlink_client *c, const char *message)
 {
     size_t n = strlen(message) + 1;
@@ -205,6 +227,7 @@ static int client_wait(struct varlink_client *c, uint64_t timeout_usec)
     return r == 0 ? -ETIMEDOUT : 0;
 }
 
+/* One read of what is there. */
 static int client_fill(struct varlink_client *c, uint64_t timeout_usec)
 {
     char *room;
@@ -226,6 +249,9 @@ static int client_fill(struct varlink_client *c, uint64_t timeout_usec)
     return 0;
 }
 
+/*
+ * What came with an earlier message is looked at first: the socket may stay silent for ever after it.
+ */
 int varlink_client_receive(struct varlink_client *c, uint64_t timeout_usec, const char **ret_message)
 {
     size_t length;

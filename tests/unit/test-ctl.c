@@ -70,7 +70,8 @@ static int socket_bind(const char *path)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%.*s", (int)sizeof(address.sun_path) - 1,
+                   path);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(listen(fd, 16), 0);
     return fd;
