@@ -163,7 +163,7 @@ static void arena_sweep(struct pass *pass)
     if (a->pending.sweep_cookie > pass->completed || a->batches.n_running > 0 || a->pending.closed.first ||
         a->n_single_run != a->n_single_pushed)
         return;
-    (void)pending_sweep(&a->pending, a->heap, a->state, arena_zero_base(pass));
+    (void)pending_sweep(&a->pending, a->heap, arena_zero_base(pass));
     pass->found = true;
 }
 

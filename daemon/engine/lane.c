@@ -101,6 +101,40 @@ static inline int record_take(struct lane *l, struct intake *in, uint32_t index,
     return r;
 }
 
+#define RECORDS_A_STEP 64u
+
+/*
+ * Closed records, many at a time: all their pending bits before the one cursor store. Killed in between, those bits are
+ * found pending on replay and consumed silently, as for a single record. Returns how many.
+ */
+static uint32_t records_take(struct lane *l, struct intake *in, uint32_t index, uint32_t n)
+{
+    uint64_t words[RECORDS_A_STEP];
+    uint32_t seen = cursor_seen(l->state->cursor), taken;
+
+    n = MIN(n, RECORDS_A_STEP);
+    for (uint32_t i = 0; i < n; i++)
+        words[i] = ring_record(l, index + i);
+    words[0] &= ~(uint64_t)seen; /* it may have been the open one before */
+    taken = pending_take_words(in, words, n);
+    if (taken == 0)
+        return 0;
+    RECLAIM_TEST_POINT("collect-many");
+    compiler_fence(); /* L1 */
+    l->state->cursor = (uint64_t)(index + taken) << 32;
+    return taken;
+}
+
+/* The next record or records; the last one stays open. */
+static int collect_step(struct lane *l, struct intake *in, uint32_t end)
+{
+    uint32_t index = cursor_index(l->state->cursor), left = end - index;
+
+    if (left > 1 && records_take(l, in, index, left - 1) > 0)
+        return 0;
+    return record_take(l, in, index, left == 1);
+}
+
 int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32_t max_records,
                  struct lane_look *ret)
 {
@@ -119,8 +153,11 @@ int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32
         n = max_records +
             1; /* what is last in this turn is not the open record, but closing it later is as good */
     pending_intake_begin(&in, pending, h, l->account);
-    for (uint32_t i = 0; i < n && r == 0; i++)
-        r = record_take(l, &in, index + i, i + 1 == n);
+    for (uint32_t end = index + n, at = index; n > 0 && r == 0; at = cursor_index(l->state->cursor)) {
+        r = collect_step(l, &in, end);
+        if (end - at == 1)
+            break;
+    }
     pending_intake_end(&in);
     ret->n_records = cursor_index(l->state->cursor) - index;
     ret->n_objects = (uint32_t)in.n_accepted;
@@ -155,9 +192,10 @@ static void refill_commit(struct lane *l, struct state *state, struct heap *h, u
                           uint32_t index, unsigned n)
 {
     uint64_t *shadow = l->state->shadow[class_index], *magazine = l->shared->magazine[class_index];
+    unsigned whole = MIN(n, ABI_MAGAZINE_WORDS - (index & MAGAZINE_MASK)); /* up to the ring's end */
 
-    for (unsigned i = 0; i < n; i++)
-        heap_commit(h, shadow[(index + i) & MAGAZINE_MASK]);
+    heap_commit_words(h, shadow + (index & MAGAZINE_MASK), whole);
+    heap_commit_words(h, shadow, n - whole);
     RECLAIM_TEST_POINT("refill-out");
     compiler_fence();
     for (unsigned i = 0; i < n; i++)

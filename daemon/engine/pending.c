@@ -53,7 +53,7 @@ void page_list_splice(struct page_list *to, struct page_list *from)
 
 void pending_init(struct pending *p, const struct pending_ops *ops)
 {
-    *p = (struct pending){.ops = *ops, .sweep_first = UINT32_MAX};
+    *p = (struct pending){.ops = *ops};
     page_list_init(&p->closed);
 }
 
@@ -202,15 +202,6 @@ static struct bulk_page *channel_page(struct pending *p, enum pending_channel ch
     return page;
 }
 
-/* P3: remember where to look, and take nothing more until that was done. */
-static int pending_starve(struct pending *p, uint32_t block)
-{
-    p->starved = true;
-    p->sweep_first = MIN(p->sweep_first, block);
-    p->sweep_last = MAX(p->sweep_last, block);
-    return -ENOBUFS;
-}
-
 void pending_intake_begin(struct intake *in, struct pending *p, struct heap *h, struct account *a)
 {
     *in = (struct intake){.pending = p, .heap = h, .account = a};
@@ -250,13 +241,32 @@ int pending_intake_new_page(struct intake *in, enum pending_channel channel, uin
     if (unlikely(!page)) {
         p->total_objects += n;
         p->total_bytes += n_bytes;
-        return pending_starve(p, abi_word_block(word));
+        p->starved = true; /* P3: nothing more is taken until the sweep */
+        return -ENOBUFS;
     }
     page->records[page->n_records++] = word;
     in->page[channel] = page->n_records < BULK_RECORDS ? page : NULL;
     in->n_objects[channel] = n;
     in->n_bytes[channel] = n_bytes;
     return 0;
+}
+
+unsigned pending_take_words(struct intake *in, const uint64_t *words, unsigned n)
+{
+    struct bulk_page *page = in->page[PENDING_SPANS];
+    struct heap_taken taken;
+
+    if (!page)
+        return 0;
+    n = heap_take_words(in->heap, words, MIN(n, BULK_RECORDS - page->n_records), page->records + page->n_records, &taken);
+    page->n_records += taken.n_words;
+    in->n_objects[PENDING_SPANS] += taken.n_objects;
+    in->n_bytes[PENDING_SPANS] += taken.n_bytes;
+    in->n_accepted += taken.n_objects;
+    in->n_refused += taken.n_refused;
+    if (page->n_records == BULK_RECORDS)
+        in->page[PENDING_SPANS] = NULL;
+    return n;
 }
 
 void pending_intake_end(struct intake *in)
@@ -282,11 +292,9 @@ static void word_zero(const struct heap *h, uint64_t word, void *base)
 
 static void words_expire(struct heap *h, const uint64_t *words, uint32_t n, void *zero_base)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        if (zero_base)
-            word_zero(h, words[i], zero_base);
-        heap_expire(h, words[i]);
-    }
+    for (uint32_t i = 0; zero_base && i < n; i++)
+        word_zero(h, words[i], zero_base);
+    heap_expire_words(h, words, n);
 }
 
 static void pending_count_freed(struct pending *p, uint64_t n_objects, uint64_t n_bytes)
@@ -330,26 +338,19 @@ unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *lis
     return n;
 }
 
-uint64_t pending_sweep(struct pending *p, struct heap *h, struct state *state, void *zero_base)
+uint64_t pending_sweep(struct pending *p, struct heap *h, void *zero_base)
 {
-    const truth_t *truth = state_truth(state);
-    uint64_t n = 0;
+    uint64_t words[64], cursor = 0, n_objects = 0;
+    unsigned n;
 
-    for (uint64_t block = p->sweep_first; block <= p->sweep_last; block++) {
-        uint32_t mask = (uint32_t)(truth[block] >> 32);
-
-        if (!mask)
-            continue;
-        if (zero_base)
-            word_zero(h, abi_word((uint32_t)block, mask), zero_base);
-        heap_expire(h, abi_word((uint32_t)block, mask));
-        n += (uint64_t)mask_count(mask);
+    while ((n = heap_pending(h, words, ARRAY_SIZE(words), &cursor)) > 0) {
+        for (unsigned i = 0; i < n; i++)
+            n_objects += mask_count(abi_word_mask(words[i]));
+        words_expire(h, words, n, zero_base);
     }
-    p->freed_objects += n;
+    p->freed_objects += n_objects;
     p->total_objects = p->total_bytes = 0;
     p->starved = false;
     p->sweep_cookie = 0;
-    p->sweep_first = UINT32_MAX;
-    p->sweep_last = 0;
-    return n;
+    return n_objects;
 }

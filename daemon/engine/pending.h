@@ -11,7 +11,7 @@
  *  P2 Closed pages are listed in the order of their cookies; what has expired is freed oldest first.
  *  P3 Without memory for a page nothing is lost: the truth's pending bits are the list of last resort.
  *     `starved` stops collecting until one grace period later, when pending_sweep() has freed every pending
- *     bit in the flagged range.
+ *     bit.
  *  P4 An object is charged to the client that deferred it from the append until it is freed.
  */
 #ifndef RECLAIMD_ENGINE_PENDING_H
@@ -81,7 +81,6 @@ struct pending {
     uint32_t n_spare;
     bool starved;                        /* P3 */
     uint64_t sweep_cookie;               /* 0: not taken yet */
-    uint32_t sweep_first, sweep_last;    /* blocks */
     uint64_t n_objects, n_bytes;         /* open and closed: what a drain would take */
     uint64_t total_objects, total_bytes; /* all that wait, batches included */
     uint64_t freed_objects, freed_bytes;
@@ -120,6 +119,12 @@ void pending_intake_end(struct intake *in);
  * it. */
 int pending_intake_new_page(struct intake *in, enum pending_channel channel, uint64_t word, uint32_t n,
                             uint64_t n_bytes);
+
+/*
+ * Takes many records in a row, as far as the page at hand and objects of spans go: returns how many, maybe 0; the next
+ * is then for pending_take().
+ */
+unsigned pending_take_words(struct intake *in, const uint64_t *words, unsigned n);
 
 /* Takes the bits of a record that are live objects. 0, or -ENOBUFS once starved (the bits were taken, nothing
  * more is). */
@@ -164,7 +169,7 @@ unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *lis
                         unsigned max_pages, void *zero_base);
 
 /* P3: call it when starved, no other page is left and sweep_cookie <= completed. Returns objects freed. */
-uint64_t pending_sweep(struct pending *p, struct heap *h, struct state *state, void *zero_base);
+uint64_t pending_sweep(struct pending *p, struct heap *h, void *zero_base);
 
 /* The page without its objects: its charges end. */
 void pending_drop_page(struct pending *p, struct bulk_page *page);
