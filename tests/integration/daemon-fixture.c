@@ -91,6 +91,7 @@ pid_t child_start(int (*run)(void *), void *userdata)
     if (pid > 0)
         return pid;
     child_signals_default();
+    (void)setenv("CMOCKA_TEST_ABORT", "1", 1); /* a failed assertion ends the child, and does not go on with the next test */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
@@ -159,6 +160,7 @@ static int daemon_exec(void *userdata)
         e->d->before_exec(e->d->userdata);
     (void)unsetenv("RECLAIMD_RUNTIME_DIRECTORY");
     (void)unsetenv("JOURNAL_STREAM");
+    (void)unsetenv("CMOCKA_TEST_ABORT");
     (void)execv(program("RECLAIMD"), (char *const *)e->arguments);
     return 127;
 }
