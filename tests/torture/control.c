@@ -24,7 +24,8 @@ static void json_freep(struct json_object **object)
 }
 
 /* Calls a method; *ret is its parameters, which the caller puts. */
-_printf_(4, 5) static int call(const char *path, const char *method, struct json_object **ret, const char *format, ...)
+_printf_(4, 5) static int call(const char *path, const char *method, struct json_object **ret,
+                               const char *format, ...)
 {
     _cleanup_(varlink_client_freep) struct varlink_client *client = NULL;
     _cleanup_(json_freep) struct json_object *answer = NULL;
@@ -37,8 +38,8 @@ _printf_(4, 5) static int call(const char *path, const char *method, struct json
     va_start(ap, format);
     (void)vsnprintf(parameters, sizeof(parameters), format, ap);
     va_end(ap);
-    (void)snprintf(message, sizeof(message), "{\"method\":\"org.reclaimd.Control.%s\",\"parameters\":%s}", method,
-                   parameters);
+    (void)snprintf(message, sizeof(message), "{\"method\":\"org.reclaimd.Control.%s\",\"parameters\":%s}",
+                   method, parameters);
     r = varlink_client_connect(path, &client);
     if (r >= 0)
         r = varlink_client_send(client, message);
@@ -108,9 +109,11 @@ int control_audit(const char *path, const char *arena)
     failure = first_member(parameters, "results", "failure");
     complaints = first_member(parameters, "results", "complaints");
     if (failure || !complaints)
-        return words_set(-EREMOTEIO, "the audit failed: %s", failure ? json_object_get_string(failure) : "no result");
+        return words_set(-EREMOTEIO, "the audit failed: %s",
+                         failure ? json_object_get_string(failure) : "no result");
     if (json_object_array_length(complaints) > 0)
-        return words_set(-EBADMSG, "the audit has %zu complaints; the first: %s", json_object_array_length(complaints),
+        return words_set(-EBADMSG, "the audit has %zu complaints; the first: %s",
+                         json_object_array_length(complaints),
                          json_object_get_string(json_object_array_get_idx(complaints, 0)));
     return 0;
 }

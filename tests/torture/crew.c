@@ -34,11 +34,11 @@ static int member_start(struct crew *c, struct member *m)
     _exit(m->main(c->world, m->number, c->incarnations));
 }
 
-int crew_add(struct crew *c, crew_main_fn main, unsigned number, bool reckless)
+int crew_add(struct crew *c, const char *kind, crew_main_fn main, unsigned number, bool reckless)
 {
     struct member *m = &c->members[c->n++];
 
-    *m = (struct member){.main = main, .number = number, .reckless = reckless};
+    *m = (struct member){.kind = kind, .main = main, .number = number, .reckless = reckless};
     return member_start(c, m);
 }
 
@@ -46,12 +46,13 @@ int crew_add(struct crew *c, crew_main_fn main, unsigned number, bool reckless)
 static int member_judge(struct crew *c, const struct member *m, int status)
 {
     if (WIFSIGNALED(status) && !m->killed && !m->reckless)
-        return world_fail(c->world, "process %u died of signal %d (%s)", m->number, WTERMSIG(status),
-                          strsignal(WTERMSIG(status)));
+        return world_fail(c->world, "%s process %u died of signal %d (%s)", m->kind, m->number,
+                          WTERMSIG(status), strsignal(WTERMSIG(status)));
     if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
-        return world_fail(c->world, "process %u ended with status %d", m->number, WEXITSTATUS(status));
+        return world_fail(c->world, "%s process %u ended with status %d", m->kind, m->number,
+                          WEXITSTATUS(status));
     if (WIFEXITED(status) && !m->reckless && !world_stops(c->world))
-        return world_fail(c->world, "process %u ended too early", m->number);
+        return world_fail(c->world, "%s process %u ended too early", m->kind, m->number);
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Crew: the processes of a run, which are started, killed at will, started anew and, in the end, waited for. */
+/* Crew: the processes of a run: started, killed at will, started anew and, in the end, waited for. */
 #pragma once
 
 #include <sys/types.h>
@@ -15,6 +15,7 @@ typedef int (*crew_main_fn)(struct world *w, unsigned number, uint64_t incarnati
 
 struct member {
     pid_t pid;
+    const char *kind; /* for people */
     crew_main_fn main;
     unsigned number;
     bool reckless; /* it may end as it likes, by a signal too; a status of 1 is a failure all the same */
@@ -29,7 +30,7 @@ struct crew {
 };
 
 /* Starts one more. -errno with words_set(). */
-int crew_add(struct crew *c, crew_main_fn main, unsigned number, bool reckless);
+int crew_add(struct crew *c, const char *kind, crew_main_fn main, unsigned number, bool reckless);
 
 /* Whoever ended is started anew, unless it must not have ended. -errno with words_set(). */
 int crew_look_after(struct crew *c);

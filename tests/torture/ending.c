@@ -10,10 +10,11 @@
 #include "run.h"
 
 enum {
-    SETTLE_TRIES = 6000, /* of 10 ms: dead processes are noticed, their lanes cleared, a grace period passes */
+    SETTLE_TRIES =
+        6000, /* of 10 ms: dead processes are noticed, their lanes cleared, a grace period passes */
     SETTLE_MS = 10,
     BOARD_BYTES_MAX = 16 << 20, /* more than the entries of the most writers take */
-    MADE_ENOUGH = 50000, /* objects after which some must have been where others were */
+    MADE_ENOUGH = 50000,        /* objects after which some must have been where others were */
 };
 
 static int defer(struct torture_run *run, void *p)
@@ -112,8 +113,8 @@ static void print_lost(const struct torture_run *run)
 {
     const struct control_figures *f = &run->end;
 
-    printf("Not freed: %" PRIu64 " objects, %" PRIu64 " bytes; killed writers held at most %" PRIu64 " objects, %" PRIu64
-           " bytes\n",
+    printf("Not freed: %" PRIu64 " objects, %" PRIu64 " bytes; killed writers held at most %" PRIu64
+           " objects, %" PRIu64 " bytes\n",
            f->in_use_objects, f->in_use_bytes, run->lost_objects, run->lost_bytes);
 }
 
@@ -130,6 +131,7 @@ int run_judge(struct torture_run *run, unsigned n_kept)
     if (f->in_use_objects > run->lost_objects + n_kept || f->in_use_bytes > run->lost_bytes + kept_bytes)
         return words_set(-EPROTO, "more was lost than killed writers held");
     if (f->refused_records > 0)
-        return words_set(-EPROTO, "the daemon refused %" PRIu64 " frees, and all were right", f->refused_records);
+        return words_set(-EPROTO, "the daemon refused %" PRIu64 " frees, and all were right",
+                         f->refused_records);
     return judge_circulation(run);
 }

@@ -77,11 +77,11 @@ void handler_stop(void)
 void handler_set_lane(const struct torture_thread *t)
 {
     lane = NULL;
-    compiler_fence(); /* the handler uses neither while they change */
+    compiler_fence(); /* the handler uses neither while they change; pairs with handle() */
     if (!t)
         return;
     context.lane = t->lane;
     context.board = t->board;
-    compiler_fence();
+    compiler_fence(); /* pairs with handle() */
     lane = t->lane;
 }

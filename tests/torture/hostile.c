@@ -23,6 +23,7 @@ enum {
     ARENA_BYTES = 8 << 20,
     LANES = 4, /* that it writes to: more only take memory */
     OBJECTS = 256,
+    LIFE_S = 4, /* whoever waits for an arena that he has wedged himself */
     ROUNDS_MAX = 400,
     WORDS_A_ROUND = 64,
 };
@@ -39,9 +40,11 @@ struct channel {
 
 int hostile_become(void)
 {
+    (void)alarm(LIFE_S);
     if (getuid() != 0)
         return 0; /* nothing but ourselves is left to be */
-    if (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0)
+    if (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+        setresuid(NOBODY, NOBODY, NOBODY) < 0)
         return words_set(-errno, "cannot become another user: %s", strerror(errno));
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* forgotten with the user */
     return 0;
@@ -56,8 +59,9 @@ static int check_refused(struct world *w)
 
     if (error == 0)
         return world_fail(w, "another user could open the arena %s of mode 0600", w->arena);
-    return error == -EACCES || error == -ENOENT ? 0 : words_set(error, "opening a forbidden arena: %s",
-                                                               reclaim_strerror(error));
+    return error == -EACCES || error == -ENOENT
+               ? 0
+               : words_set(error, "opening a forbidden arena: %s", reclaim_strerror(error));
 }
 
 /* Where the kernel says that the library has mapped it. */
@@ -69,7 +73,8 @@ static bool channel_find_memory(struct channel *c)
     while (f && fgets(line, sizeof(line), f)) {
         uint64_t start, end;
 
-        if (!strstr(line, "memfd:reclaimd:channel") || sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) != 2)
+        if (!strstr(line, "memfd:reclaimd:channel") ||
+            sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) != 2)
             continue;
         c->header = (struct abi_channel *)(uintptr_t)start;
         c->slots = (struct abi_slot *)(uintptr_t)(start + c->header->slot_offset);
@@ -93,7 +98,8 @@ static int channel_find_eventfd(void)
 }
 
 /* Objects of its own, half of them deferred: records that are right once are wrong the second time. */
-static void channel_use(struct channel *c, struct reclaim *r, struct reclaim_lane *l, struct torture_random *random)
+static void channel_use(struct channel *c, struct reclaim *r, struct reclaim_lane *l,
+                        struct torture_random *random)
 {
     for (c->n_objects = 0; c->n_objects < OBJECTS; c->n_objects++) {
         char *p = reclaim_alloc(l, random_between(random, 1, random_one_in(random, 20) ? 20000 : 2000));
@@ -101,8 +107,8 @@ static void channel_use(struct channel *c, struct reclaim *r, struct reclaim_lan
 
         if (!p)
             return;
-        c->objects[c->n_objects] =
-            abi_word((uint32_t)(offset / ABI_BLOCK_BYTES), 1u << offset % ABI_BLOCK_BYTES / ABI_GRANULE_BYTES);
+        c->objects[c->n_objects] = abi_word((uint32_t)(offset / ABI_BLOCK_BYTES),
+                                            1u << offset % ABI_BLOCK_BYTES / ABI_GRANULE_BYTES);
         if (random_one_in(random, 2))
             (void)reclaim_defer_free(l, p);
     }
@@ -134,13 +140,14 @@ static int channel_open(struct world *w, unsigned number, struct torture_random 
     return channel_find_memory(ret) && ret->eventfd >= 0 ? 0 : -ENOENT;
 }
 
-/* ---- Words ---------------------------------------------------------------------------------------------------------- */
+/* ---- Words ---- */
 
 /* Small, near a limit, or anything. */
 static uint64_t bad_number(struct torture_random *random)
 {
-    static const uint64_t limits[] = {0, UINT64_MAX, UINT32_MAX, 1ull << 63, ABI_RING_RECORDS, ABI_MAGAZINE_WORDS,
-                                      0x40000000, 0x80000000, 1ull << 32};
+    static const uint64_t limits[] = {0,          UINT64_MAX,       UINT32_MAX,
+                                      1ull << 63, ABI_RING_RECORDS, ABI_MAGAZINE_WORDS,
+                                      0x40000000, 0x80000000,       1ull << 32};
 
     switch (random_below(random, 3)) {
     case 0:
@@ -198,16 +205,19 @@ static void scribble_lane(const struct channel *c, struct torture_random *random
                                                  random_below(random, 40), (uint32_t)bad_number(random)));
     case 5:
         store_relaxed(&lane->ticket_cookie, bad_number(random));
-        return store_release(&lane->ticket, random_next(random) << 32 | random_below(random, 7)); /* pairs with ticket_look() */
+        return store_release(&lane->ticket, random_next(random) << 32 |
+                                                random_below(random, 7)); /* pairs with ticket_look() */
     case 6:
         return store_relaxed(&lane->owner[0], (uint32_t)bad_number(random));
     case 7:
-        return store_relaxed(&lane->phase, random_one_in(random, 2) ? lane->generation : (uint32_t)bad_number(random));
+        return store_relaxed(&lane->phase,
+                             random_one_in(random, 2) ? lane->generation : (uint32_t)bad_number(random));
     case 8:
         return store_relaxed(&c->slots[i].word, bad_number(random));
     default:
         store_relaxed(&lane->waiting, (uint32_t)random_below(random, 2));
-        return store_relaxed(&lane->bell, random_one_in(random, 2) ? lane->want : (uint32_t)bad_number(random));
+        return store_relaxed(&lane->bell,
+                             random_one_in(random, 2) ? lane->want : (uint32_t)bad_number(random));
     }
 }
 

@@ -40,13 +40,15 @@ static const struct option option_table[] = {
     {"writers", "N", OPTION_NUMBER, FIELD(n_writers), 0, WRITERS_MAX, "writer threads in all (default 2)"},
     {"processes", "N", OPTION_NUMBER, FIELD(n_processes), 1, PROCESSES_MAX,
      "processes that the threads are spread over (default 3)"},
-    {"seed", "N", OPTION_NUMBER, FIELD(seed), 0, UINT64_MAX, "the seed of an earlier run (default: a new one)"},
+    {"seed", "N", OPTION_NUMBER, FIELD(seed), 0, UINT64_MAX,
+     "the seed of an earlier run (default: a new one)"},
     {"arena-size", "SIZE", OPTION_SIZE, FIELD(arena_bytes), 16 << 20, (uint64_t)64 << 30,
      "size of the arena; a small one is often full (default 256M)"},
     {"signals", NULL, OPTION_FLAG, FIELD(signals),
      .help = "a signal handler reads in each thread, up to 10,000 times a second (the default)"},
     {"no-signals", NULL, OPTION_NO_FLAG, FIELD(signals), .help = "without these handlers"},
-    {"kill-clients", NULL, OPTION_FLAG, FIELD(kill_clients), .help = "processes are killed at random moments"},
+    {"kill-clients", NULL, OPTION_FLAG, FIELD(kill_clients),
+     .help = "processes are killed at random moments"},
     {"hostile", NULL, OPTION_FLAG, FIELD(hostile),
      .help = "beside them, processes of another user that attack the daemon"},
     {"tune", NULL, OPTION_FLAG, FIELD(tune), .help = "parameters of the arena change all the time"},
@@ -167,7 +169,8 @@ static int check_together(struct parser *p)
     if (o->n_readers + o->n_writers == 0)
         return refuse(p, "--readers 0 and --writers 0: nothing would run; use at least one of either");
     if (o->kill_points && (o->kill_clients || o->hostile || o->tune || o->broken))
-        return refuse(p, "--kill-points runs by itself, without --kill-clients, --hostile, --tune and --broken");
+        return refuse(p,
+                      "--kill-points runs by itself, without --kill-clients, --hostile, --tune and --broken");
     if (o->broken && (o->n_readers == 0 || o->n_writers == 0))
         return refuse(p, "--broken needs readers and writers");
     return 0;
@@ -199,9 +202,10 @@ int options_parse(int argc, char **argv, struct torture_options *ret, char *mess
 
 void options_print_help(void)
 {
-    printf("Usage: reclaim-torture [OPTION]...\n\n"
-           "Readers, writers and killers share an arena, and all that readers see is checked. Starts a private\n"
-           "daemon unless --runtime-directory is given.\n\n");
+    printf(
+        "Usage: reclaim-torture [OPTION]...\n\n"
+        "Readers, writers and killers share an arena, and all that readers see is checked. Starts a private\n"
+        "daemon unless --runtime-directory is given.\n\n");
     for (size_t i = 0; i < ARRAY_SIZE(option_table); i++) {
         const struct option *o = &option_table[i];
         char left[64];

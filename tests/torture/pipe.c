@@ -9,7 +9,8 @@
 
 int pipe_init(struct torture_pipe *p, struct board *board)
 {
-    *p = (struct torture_pipe){.board = board, .cookies = calloc(MAX(board->n_entries, 1u), sizeof(uint64_t))};
+    *p =
+        (struct torture_pipe){.board = board, .cookies = calloc(MAX(board->n_entries, 1u), sizeof(uint64_t))};
     return p->cookies ? 0 : words_set(-ENOMEM, "no memory for %u cookies", board->n_entries);
 }
 
@@ -48,7 +49,7 @@ int pipe_advance(struct torture_pipe *p, struct reclaim *r, struct reclaim_lane 
             continue;
         if (p->cookies[i])
             error = entry_advance(p, r, i);
-        /* one cookie for all whose count this look sees only now would be taken too early for the later ones */
+        /* for each anew: one for the whole look would be taken too early for entries that come later in it */
         if (error == 0 && !p->cookies[i] && p->board->entries[i].pipe != PIPE_FREE)
             error = reclaim_gp_start(l, &cookie);
         if (error < 0)

@@ -39,7 +39,7 @@ static const char *const points[] = {
 
 static struct torture_run *shared_run; /* before any fork */
 
-/* ---- The three ----------------------------------------------------------------------------------------------------- */
+/* ---- The three ---- */
 
 static int keeper_main(struct world *w, unsigned number, uint64_t incarnation)
 {
@@ -112,7 +112,7 @@ static int survivor_main(struct world *w, unsigned last, uint64_t incarnation)
     return r < 0;
 }
 
-/* ---- Trials ---------------------------------------------------------------------------------------------------------- */
+/* ---- Trials ---- */
 
 /* Runs one to its end; the status is waitpid's. */
 static int child_run(struct torture_run *run, crew_main_fn main, unsigned number, int *ret_status)
@@ -160,7 +160,8 @@ static int trial(struct torture_run *run, const char *point, unsigned passage, u
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
         r = 1;
     else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return words_set(-EPROTO, "a victim for point %s, passage %u, ended with status %d", point, passage, status);
+        return words_set(-EPROTO, "a victim for point %s, passage %u, ended with status %d", point, passage,
+                         status);
     status = survive(run, point, false);
     return status < 0 ? status : r;
 }
@@ -183,7 +184,7 @@ static int trials(struct torture_run *run, unsigned i)
 
 static int wait_keeper(struct torture_run *run)
 {
-    int r = crew_add(&run->crew, keeper_main, 0, false), status;
+    int r = crew_add(&run->crew, "keeper", keeper_main, 0, false), status;
 
     while (r >= 0 && !load_acquire(&run->world->n_observer)) { /* pairs with keeper_main() */
         if (waitpid(run->crew.members[0].pid, &status, WNOHANG) != 0)

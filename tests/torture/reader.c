@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A reader: sections of all lengths and depths, which verify what they see at their beginning and their end. */
+/* A reader: sections of all lengths and depths, which verify what they see at once and at their end. */
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -28,8 +28,8 @@ static bool verify(struct torture_thread *t, const struct seen *seen, const char
 
     t->count->verified++;
     if (wrong)
-        (void)world_fail(t->world, "a reader's object %p, number %#" PRIx64 ", %s: %s", seen->object, seen->id,
-                         when, wrong);
+        (void)world_fail(t->world, "a reader's object %p, number %#" PRIx64 ", %s: %s", seen->object,
+                         seen->id, when, wrong);
     return !wrong;
 }
 
@@ -76,8 +76,8 @@ static void look_again(struct torture_thread *t, const struct seen *seen, unsign
         pipe = MIN(load_relaxed(&object_entry(t->board, seen[i].id)->pipe), (uint32_t)PIPE_FREE);
         t->count->pipe[pipe]++;
         if (pipe > 1)
-            (void)world_fail(t->world, "Reader Pipe %u: %u grace periods ended over a reader's object %p", pipe,
-                             pipe - 1, seen[i].object);
+            (void)world_fail(t->world, "Reader Pipe %u: %u grace periods ended over a reader's object %p",
+                             pipe, pipe - 1, seen[i].object);
     }
 }
 
@@ -89,7 +89,8 @@ static void count_batch(struct torture_thread *t, uint64_t completed)
     t->count->batch[MIN(n, (uint64_t)BATCHES_MAX_SEEN)]++;
     t->count->sections++;
     if (n > 1)
-        (void)world_fail(t->world, "Reader Batch %" PRIu64 ": so many grace periods ended in one read section", n);
+        (void)world_fail(t->world,
+                         "Reader Batch %" PRIu64 ": so many grace periods ended in one read section", n);
 }
 
 static unsigned lock_deeper(struct torture_thread *t)
@@ -123,8 +124,9 @@ void reader_section(struct torture_thread *t)
     }
     for (unsigned i = 0; i < wanted; i++)
         n += reader_look(t, &seen[n]);
-    full_fence(); /* not above the looks, which are to meet what read_lock alone orders; a stale number would
-                     count too many */
+    /* Not above the looks, which are to meet what read_lock alone orders. A stale number would count too many;
+       pairs with the membarrier of grace_start(). */
+    full_fence();
     completed = load_relaxed(&domain_of(t)->completed);
     if (random_one_in(&t->random, 4))
         depth = lock_deeper(t);

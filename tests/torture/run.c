@@ -40,7 +40,7 @@ static void interrupt(int signal_number)
     interrupted = 1;
 }
 
-/* ---- Beginning and end ------------------------------------------------------------------------------------------ */
+/* ---- Beginning and end ---- */
 
 static int begin_daemon(struct torture_run *run)
 {
@@ -130,11 +130,12 @@ int run_check_daemon(const struct torture_run *run)
     if (!run->service.ours || waitpid(run->service.pid, &status, WNOHANG) != run->service.pid)
         return 0;
     if (WIFSIGNALED(status))
-        return words_set(-ECHILD, "the daemon died of signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        return words_set(-ECHILD, "the daemon died of signal %d (%s)", WTERMSIG(status),
+                         strsignal(WTERMSIG(status)));
     return words_set(-ECHILD, "the daemon ended with status %d", WEXITSTATUS(status));
 }
 
-/* ---- While it runs ------------------------------------------------------------------------------------------------ */
+/* ---- While it runs ---- */
 
 /* Kills a worker; what its threads held is lost at most. */
 static void kill_one(struct torture_run *run)
@@ -200,13 +201,13 @@ static int start_crew(struct torture_run *run)
     int r = 0;
 
     for (unsigned i = 0; i < run->options->n_processes && r >= 0; i++)
-        r = crew_add(&run->crew, worker_main, i, false);
+        r = crew_add(&run->crew, "worker", worker_main, i, false);
     if (run->options->hostile && r >= 0)
-        r = crew_add(&run->crew, hostile_scribble, 0, true);
+        r = crew_add(&run->crew, "scribbling", hostile_scribble, 0, true);
     if (run->options->hostile && r >= 0)
-        r = crew_add(&run->crew, hostile_scribble, 1, true);
+        r = crew_add(&run->crew, "scribbling", hostile_scribble, 1, true);
     if (run->options->hostile && r >= 0)
-        r = crew_add(&run->crew, hostile_talk, 2, true);
+        r = crew_add(&run->crew, "talking", hostile_talk, 2, true);
     return r;
 }
 
@@ -216,8 +217,8 @@ static int check_memory(struct torture_run *run)
     uint64_t now = procfs_anonymous_bytes(run->service.pid);
     uint64_t growth = now > run->memory_bytes ? now - run->memory_bytes : 0;
 
-    printf("Daemon memory: %" PRIu64 " KiB at the start, %" PRIu64 " KiB at the end\n", run->memory_bytes / 1024,
-           now / 1024);
+    printf("Daemon memory: %" PRIu64 " KiB at the start, %" PRIu64 " KiB at the end\n",
+           run->memory_bytes / 1024, now / 1024);
 #ifdef __SANITIZE_ADDRESS__
     growth = 0; /* it keeps freed memory in quarantine */
 #endif

@@ -24,9 +24,9 @@ struct torture_run {
     struct crew crew;
     uint64_t start_ns, tell_ns, kill_ns, tune_ns, progress_ns; /* when, or when next */
     uint64_t progress;                                         /* sections and replacements at that time */
-    uint64_t lost_objects, lost_bytes;                         /* at most so much was private to those killed */
+    uint64_t lost_objects, lost_bytes; /* at most so much was private to those killed */
     uint64_t n_tuned;
-    uint64_t memory_bytes; /* the daemon's, at the start */
+    uint64_t memory_bytes;      /* the daemon's, at the start */
     struct control_figures end; /* once all is freed */
 };
 

@@ -44,6 +44,12 @@ static void fill(void *bytes, size_t n, struct torture_random *random)
         ((unsigned char *)bytes)[i] = (unsigned char)random_next(random);
 }
 
+/* A request and what may follow it. */
+union packet {
+    struct abi_request request;
+    char bytes[400];
+};
+
 /* A request that gets past the first checks, with some of its fields wrong. */
 static struct abi_request bad_request(struct torture_random *random)
 {
@@ -99,15 +105,16 @@ static void send_packet(int fd, const void *bytes, size_t n, struct torture_rand
 static void talk_client(int fd, struct torture_random *random)
 {
     for (unsigned n = random_between(random, 1, PACKETS_MAX); n > 0; n--) {
-        struct abi_request request = bad_request(random);
-        char noise[400], reply[500];
+        size_t length = random_one_in(random, 5) ? random_below(random, 200) : sizeof(struct abi_request);
+        union packet packet;
+        char reply[500];
 
-        if (random_one_in(random, 3)) {
-            fill(noise, sizeof(noise), random);
-            send_packet(fd, noise, random_between(random, 0, sizeof(noise)), random);
-        } else {
-            send_packet(fd, &request, random_one_in(random, 5) ? random_below(random, 200) : sizeof(request), random);
-        }
+        fill(&packet, sizeof(packet), random);
+        if (random_one_in(random, 3))
+            length = random_below(random, sizeof(packet));
+        else
+            packet.request = bad_request(random);
+        send_packet(fd, &packet, length, random);
         if (random_one_in(random, 2))
             (void)recv(fd, reply, random_below(random, sizeof(reply)), 0);
     }
@@ -121,9 +128,12 @@ static void talk_control(int fd, struct torture_random *random)
         "{\"method\":\"org.reclaimd.Control.GetStatus\"}",
         "{\"method\":\"org.reclaimd.Control.Audit\",\"parameters\":{}}",
         "{\"method\":\"org.reclaimd.Control.Monitor\",\"parameters\":{\"intervalUSec\":10000},\"more\":true}",
-        "{\"method\":\"org.reclaimd.Control.SetParameters\",\"parameters\":{\"values\":{\"drain-interval\":\"1h\"}}}",
-        "{\"method\":\"org.reclaimd.Control.CreateArena\",\"parameters\":{\"name\":\"hostile-8\",\"sizeBytes\":-1}}",
-        "{\"method\":\"org.reclaimd.Control.RemoveArena\",\"parameters\":{\"arena\":\"hostile-0\",\"force\":true}}",
+        "{\"method\":\"org.reclaimd.Control.SetParameters\",\"parameters\":{\"values\":{\"drain-interval\":"
+        "\"1h\"}}}",
+        "{\"method\":\"org.reclaimd.Control.CreateArena\",\"parameters\":{\"name\":\"hostile-8\","
+        "\"sizeBytes\":-1}}",
+        "{\"method\":\"org.reclaimd.Control.RemoveArena\",\"parameters\":{\"arena\":\"hostile-0\",\"force\":"
+        "true}}",
         "{\"method\":\"org.reclaimd.Control.EvictClient\",\"parameters\":{\"client\":1,\"kill\":true}}",
         "{\"method\":\"org.varlink.service.GetInfo\",\"oneway\":true}",
     };
@@ -136,7 +146,9 @@ static void talk_control(int fd, struct torture_random *random)
             length = random_between(random, 1, sizeof(stream));
             fill(stream, length, random);
         } else {
-            length = (size_t)snprintf(stream, sizeof(stream), "%s", calls[random_below(random, ARRAY_SIZE(calls))]) + 1;
+            length = (size_t)snprintf(stream, sizeof(stream), "%s",
+                                      calls[random_below(random, ARRAY_SIZE(calls))]) +
+                     1;
             for (unsigned wrong = random_below(random, 3); wrong > 0; wrong--)
                 stream[random_below(random, (uint32_t)length)] = (char)random_next(random);
         }

@@ -28,8 +28,9 @@ void run_tell(struct torture_run *run, uint64_t now_ns)
 
     add_up(run->world, &sum);
     (void)reclaim_stats(run->reclaim, &stats); /* zeroes, if it fails: the run notices elsewhere */
-    printf("%5.0f s: %" PRIu64 " sections, %" PRIu64 " in handlers, %" PRIu64 " replaced, %" PRIu64 " freed, %" PRIu64
-           " pending, %s in use, %s backed, %" PRIu64 " grace periods, %" PRIu64 " threads, %" PRIu64 " kills\n",
+    printf("%5.0f s: %" PRIu64 " sections, %" PRIu64 " in handlers, %" PRIu64 " replaced, %" PRIu64
+           " freed, %" PRIu64 " pending, %s in use, %s backed, %" PRIu64 " grace periods, %" PRIu64
+           " threads, %" PRIu64 " kills\n",
            (double)(now_ns - run->start_ns) / 1e9, sum.sections, sum.handler_sections, sum.replaced,
            stats.freed_objects, stats.pending_objects, format_bytes_human(stats.in_use_bytes, in_use),
            format_bytes_human(stats.backed_bytes, backed), stats.gp_completed, sum.threads, run->crew.kills);
@@ -51,8 +52,8 @@ void run_tell_end(const struct torture_run *run)
     add_up(run->world, &sum);
     print_histogram("Reader Pipe", sum.pipe, PIPE_FREE + 1);
     print_histogram("Reader Batch", sum.batch, BATCHES_MAX_SEEN + 1);
-    printf("Circulation: %" PRIu64 " objects made, %" PRIu64 " of them where another had been; the pipe moved on %" PRIu64
-           " times\n",
+    printf("Circulation: %" PRIu64 " objects made, %" PRIu64
+           " of them where another had been; the pipe moved on %" PRIu64 " times\n",
            sum.made, sum.reused, run->pipe.advanced);
     printf("Writers: %" PRIu64 " replaced, %" PRIu64 " deferred, %" PRIu64 " freed unpublished, %" PRIu64
            " waits, %" PRIu64 " timeouts, arena full %" PRIu64 " times, ring full %" PRIu64 " times\n",
@@ -62,7 +63,7 @@ void run_tell_end(const struct torture_run *run)
            run->crew.incarnations, run->crew.kills, run->world->n_observer, sum.threads, run->n_tuned);
 }
 
-/* ---- --tune -------------------------------------------------------------------------------------------------------- */
+/* ---- --tune ---- */
 
 static const struct {
     const char *name;

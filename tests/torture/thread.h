@@ -30,9 +30,9 @@ struct torture_thread {
     struct board *board;
     struct thread_count *count;
     struct torture_random random;
-    unsigned place;     /* in the world */
-    uint32_t next;      /* writer: where to look for an entry, from the first of its own */
-    uint64_t end_ns;    /* of this life */
+    unsigned place;        /* in the world */
+    uint32_t next;         /* writer: where to look for an entry, from the first of its own */
+    uint64_t end_ns;       /* of this life */
     const uint32_t *pause; /* its process wants to close the arena */
 };
 

@@ -43,7 +43,7 @@ struct place {
     uint32_t ended; /* nothing but its exit is left */
 };
 
-/* ---- Threads -------------------------------------------------------------------------------------------------- */
+/* ---- Threads ---- */
 
 static int life_begin(struct torture_thread *t)
 {
@@ -138,7 +138,7 @@ static void place_end(struct place *p)
     p->runs = false;
 }
 
-/* ---- The process ------------------------------------------------------------------------------------------------ */
+/* ---- The process ---- */
 
 /* Which places are this process's: every n_processes-th. */
 static unsigned worker_places(const struct worker *w, unsigned n, unsigned numbers[static THREADS_MAX])
@@ -219,7 +219,8 @@ int worker_main(struct world *world, unsigned process, uint64_t incarnation)
     w.random = random_make(world->options.seed, incarnation << 8 | (THREADS_MAX + process));
     for (unsigned i = 0; i < n && r >= 0; i++) {
         places[i].worker = &w;
-        world->counts[numbers[i]].held_objects = world->counts[numbers[i]].held_bytes = 0; /* a killed one's */
+        world->counts[numbers[i]].held_objects = world->counts[numbers[i]].held_bytes =
+            0; /* a killed one's */
     }
     if (r >= 0)
         r = handler_install();

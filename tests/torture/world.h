@@ -3,7 +3,7 @@
  * World: what all processes of a run share.
  *
  *   struct world     an anonymous mapping: what is run, who stops, what was counted. Nobody's death hurts it.
- *   struct board     in the arena, reachable from the root "board", never freed before the end: the cells that
+ *   struct board     in the arena, reachable from the root "board", not freed before the end: the cells that
  *                    readers look into, and an entry for each object that a writer makes.
  *
  * An entry goes round (who moves it):
@@ -33,7 +33,7 @@ enum {
     ENTRY_BITS = 20, /* of an id; the rest counts the entry's objects */
     THREADS_MAX = READERS_MAX + WRITERS_MAX,
 };
-assert_cc(WRITERS_MAX * ENTRIES_A_WRITER <= 1 << ENTRY_BITS);
+assert_cc(WRITERS_MAX *ENTRIES_A_WRITER <= 1 << ENTRY_BITS);
 
 struct entry {
     uint64_t id;    /* of its present or last object; its writer, before it is published */
@@ -59,9 +59,9 @@ struct thread_count {
 struct world {
     struct torture_options options;
     char directory[128], arena[64];
-    uint32_t stop;       /* the coordinator: all threads end */
-    uint32_t failed;     /* anybody, once; the words say what */
-    uint32_t n_observer; /* how often a process was an observer */
+    uint32_t stop;                           /* the coordinator: all threads end */
+    uint32_t failed;                         /* anybody, once; the words say what */
+    uint32_t n_observer;                     /* how often a process was an observer */
     struct thread_count counts[THREADS_MAX]; /* readers first */
     uint64_t n_granules;
     uint64_t *granules; /* a bit for each granule where an object once was; any writer, by or */

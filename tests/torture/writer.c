@@ -27,18 +27,19 @@ struct held {
     void *objects[HELD_MAX];
 };
 
-/* ---- What is private ------------------------------------------------------------------------------------ */
+/* ---- What is private ---- */
 
 static void hold(struct torture_thread *t, uint64_t bytes)
 {
     store_relaxed(&t->count->held_objects, t->count->held_objects + 1);
     store_relaxed(&t->count->held_bytes, t->count->held_bytes + bytes);
-    compiler_fence(); /* a kill stops the thread between two instructions; memory is the same for all then */
+    /* a kill stops the thread between two instructions, after all stores before; pairs with kill_one() */
+    compiler_fence();
 }
 
 static void let_go(struct torture_thread *t, uint64_t bytes)
 {
-    compiler_fence(); /* as in hold() */
+    compiler_fence(); /* as in hold(); pairs with kill_one() */
     store_relaxed(&t->count->held_objects, t->count->held_objects - 1);
     store_relaxed(&t->count->held_bytes, t->count->held_bytes - bytes);
 }
@@ -48,7 +49,7 @@ static uint32_t object_bytes(const struct torture_thread *t, const void *p)
     return load_relaxed(&object_entry(t->board, object_id(p))->bytes); /* ours */
 }
 
-/* ---- Making and publishing -------------------------------------------------------------------------------- */
+/* ---- Making and publishing ---- */
 
 /* One of this place's entries whose last object is long gone. */
 static struct entry *entry_take(struct torture_thread *t)
@@ -67,7 +68,8 @@ static struct entry *entry_take(struct torture_thread *t)
 /* Did an object start here before? Then memory goes round. */
 static void count_circulation(struct torture_thread *t, const void *p)
 {
-    uint64_t granule = (uint64_t)((const char *)p - (const char *)reclaim_base(t->reclaim)) / ABI_GRANULE_BYTES;
+    uint64_t granule =
+        (uint64_t)((const char *)p - (const char *)reclaim_base(t->reclaim)) / ABI_GRANULE_BYTES;
     uint64_t bit = UINT64_C(1) << (granule & 63);
 
     t->count->made++;
@@ -148,7 +150,7 @@ static void *cell_exchange(struct torture_thread *t, void *p)
     return old;
 }
 
-/* ---- Freeing ------------------------------------------------------------------------------------------------ */
+/* ---- Freeing ---- */
 
 /* False: this section must end first. */
 static bool defer(struct torture_thread *t, void *p, uint32_t bytes)
@@ -214,7 +216,7 @@ static void held_take(struct torture_thread *t, struct held *held, unsigned n, b
     }
 }
 
-/* ---- What a writer does ------------------------------------------------------------------------------------- */
+/* ---- What a writer does ---- */
 
 static void do_replace(struct torture_thread *t)
 {
@@ -285,7 +287,8 @@ static void do_unpublished(struct torture_thread *t)
         int r;
 
         if (id >= NEVER_PUBLISHED_MAX)
-            (void)world_fail(t->world, "object %p, which nobody else had, became number %#" PRIx64, objects[i], id);
+            (void)world_fail(t->world, "object %p, which nobody else had, became number %#" PRIx64,
+                             objects[i], id);
         r = reclaim_free(t->lane, objects[i]);
         if (r < 0)
             (void)world_call_failed(t->world, r, "reclaim_free of what was never published");

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of the torture test itself: what it takes for granted, and that its checks find what they are for. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "object.h"
+#include "options.h"
+
+/* ---- Objects ---- */
+
+enum {
+    ROOM = 64 * 1024,
+};
+
+struct fixture {
+    struct entry entries[4];
+    struct board board;
+    struct torture_random random;
+    _Alignas(16) unsigned char memory[ROOM];
+};
+
+static struct fixture *fixture_new(void)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+
+    assert_non_null(f);
+    f->board = (struct board){.n_entries = 4, .entries = f->entries};
+    f->random = random_make(1, 1);
+    return f;
+}
+
+/* An object of entry 2, in its third life. */
+static uint64_t fixture_make(struct fixture *f, uint32_t bytes)
+{
+    uint64_t id = (uint64_t)3 << ENTRY_BITS | 2;
+
+    f->entries[2] = (struct entry){.id = id, .bytes = bytes};
+    object_fill(f->memory, id, bytes);
+    return id;
+}
+
+static void object_is_whole_when_filled(void **state)
+{
+    struct fixture *f = fixture_new();
+
+    (void)state;
+    for (uint32_t bytes = OBJECT_BYTES_MIN; bytes < 4096; bytes += 7) {
+        uint64_t id = fixture_make(f, bytes);
+
+        assert_int_equal(object_id(f->memory), id);
+        assert_ptr_equal(object_entry(&f->board, id), &f->entries[2]);
+        assert_null(object_verify(&f->board, f->memory, id, &f->random));
+    }
+    free(f);
+}
+
+static void object_shows_each_changed_word(void **state)
+{
+    struct fixture *f = fixture_new();
+    uint64_t id = fixture_make(f, 512);
+
+    (void)state;
+    for (unsigned i = 0; i < 512; i += 8) {
+        f->memory[i] ^= 1;
+        assert_non_null(object_verify(&f->board, f->memory, id, &f->random));
+        f->memory[i] ^= 1;
+    }
+    assert_null(object_verify(&f->board, f->memory, id, &f->random));
+    free(f);
+}
+
+/* Of a long one not all words are looked at, but what is spoiled or filled anew is seen at once. */
+static void object_shows_another_in_its_place(void **state)
+{
+    struct fixture *f = fixture_new();
+    uint64_t id = fixture_make(f, 40000);
+
+    (void)state;
+    object_spoil(f->memory, 40000);
+    assert_string_equal(object_verify(&f->board, f->memory, id, &f->random), "its number changed");
+    (void)fixture_make(f, 40000);
+    f->entries[2].id += 1 << ENTRY_BITS;
+    assert_string_equal(object_verify(&f->board, f->memory, id, &f->random), "its entry is another object's");
+    id = fixture_make(f, 40000);
+    memset(f->memory + 16, 0, 39984);
+    assert_string_equal(object_verify(&f->board, f->memory, id, &f->random), "its contents changed");
+    free(f);
+}
+
+static void object_elsewhere_is_not_the_same(void **state)
+{
+    struct fixture *f = fixture_new();
+    uint64_t id = fixture_make(f, 64);
+
+    (void)state;
+    memcpy(f->memory + 64, f->memory, 64);
+    assert_string_equal(object_verify(&f->board, f->memory + 64, id, &f->random), "its check sum is wrong");
+    free(f);
+}
+
+static void entry_of_no_board_is_none(void **state)
+{
+    struct fixture *f = fixture_new();
+
+    (void)state;
+    assert_null(object_entry(&f->board, 4));
+    assert_null(object_entry(&f->board, UINT64_MAX));
+    free(f);
+}
+
+static void lengths_are_of_all_kinds(void **state)
+{
+    struct torture_random random = random_make(7, 7);
+    unsigned n_extents = 0, n_smallest = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 10000; i++) {
+        uint32_t bytes = object_random_bytes(&random, true);
+
+        assert_in_range(bytes, OBJECT_BYTES_MIN, OBJECT_BYTES_MAX);
+        assert_true(object_real_bytes(bytes) >= bytes);
+        n_extents += bytes > OBJECT_SMALL_MAX;
+        n_smallest += bytes == OBJECT_BYTES_MIN;
+        assert_true(object_random_bytes(&random, false) <= OBJECT_SMALL_MAX);
+    }
+    assert_true(n_extents > 0);
+    assert_true(n_smallest > 0);
+}
+
+/* ---- Options ---- */
+
+/* As a shell would split it. */
+static int parse(const char *line, struct torture_options *ret, char message[static 300])
+{
+    static char words[300], name[] = "reclaim-torture";
+    char *argv[16] = {name}, *rest = NULL;
+    int argc = 0;
+
+    (void)snprintf(words, sizeof(words), "%s", line);
+    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+        argv[++argc] = word;
+    return options_parse(argc + 1, argv, ret, message, 300);
+}
+
+static void options_are_taken(void **state)
+{
+    struct torture_options o;
+    char message[300];
+
+    (void)state;
+    assert_int_equal(parse("--duration 60 --seed=17 --kill-clients --no-signals", &o, message), 0);
+    assert_int_equal(o.duration_usec, 60000000);
+    assert_int_equal(o.seed, 17);
+    assert_true(o.kill_clients);
+    assert_false(o.signals);
+    assert_false(o.hostile);
+    assert_int_equal(parse("--seed 18446744073709551615 --arena-size 16M", &o, message), 0);
+    assert_true(o.seed == UINT64_MAX);
+    assert_int_equal(o.arena_bytes, 16 << 20);
+    assert_true(o.signals);
+}
+
+static void seeds_differ_unless_said(void **state)
+{
+    struct torture_options a, b;
+    char message[300];
+
+    (void)state;
+    assert_int_equal(parse("--readers 1", &a, message), 0);
+    assert_int_equal(parse("--readers 1", &b, message), 0);
+    assert_true(a.seed != b.seed);
+}
+
+static void options_are_refused_in_words(void **state)
+{
+    static const struct {
+        const char *line, *message;
+    } rows[] = {
+        {"--writer", "unknown option --writer; did you mean --writers?"},
+        {"--writers", "--writers needs a value: --writers N"},
+        {"--writers 33", "--writers 33: use 0 to 32"},
+        {"--duration 0", "--duration 0: use 1s to 168h"},
+        {"--hostile=yes", "--hostile takes no value"},
+        {"now", "unknown argument now; --help lists what there is"},
+        {"--kill-points --hostile",
+         "--kill-points runs by itself, without --kill-clients, --hostile, --tune and --broken"},
+        {"--broken --readers 0", "--broken needs readers and writers"},
+        {"--readers 0 --writers 0",
+         "--readers 0 and --writers 0: nothing would run; use at least one of either"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct torture_options o;
+        char message[300] = "";
+
+        assert_int_equal(parse(rows[i].line, &o, message), -EINVAL);
+        assert_string_equal(message, rows[i].message);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(object_is_whole_when_filled),
+        cmocka_unit_test(object_shows_each_changed_word),
+        cmocka_unit_test(object_shows_another_in_its_place),
+        cmocka_unit_test(object_elsewhere_is_not_the_same),
+        cmocka_unit_test(entry_of_no_board_is_none),
+        cmocka_unit_test(lengths_are_of_all_kinds),
+        cmocka_unit_test(options_are_taken),
+        cmocka_unit_test(seeds_differ_unless_said),
+        cmocka_unit_test(options_are_refused_in_words),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
