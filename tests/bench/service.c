@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -74,16 +73,16 @@ static void exec_daemon(const struct service *s, const char *const *settings, si
 }
 
 /* Connects, for a moment. The pid of whoever listens, or -errno. */
-static pid_t ask_pid(const char *control)
+static pid_t ask_pid(const char *path, int type)
 {
-    _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    _cleanup_close_ int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t size = sizeof(struct ucred);
     struct ucred peer;
 
     if (fd < 0)
         return -errno;
-    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", control);
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
     if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
         return -errno;
@@ -120,12 +119,11 @@ static int explain_end(struct service *s, int status)
 static int wait_ready(struct service *s)
 {
     for (unsigned i = 0; i < START_TRIES; i++) {
-        struct stat st;
         int status;
 
         if (waitpid(s->pid, &status, WNOHANG) == s->pid)
             return explain_end(s, status);
-        if (stat(s->paths.client, &st) == 0 && ask_pid(s->paths.control) >= 0)
+        if (ask_pid(s->paths.client, SOCK_SEQPACKET) >= 0 && ask_pid(s->paths.control, SOCK_STREAM) >= 0)
             return 0;
         clock_sleep_ms(TRY_MS);
     }
@@ -171,7 +169,7 @@ int service_find(struct service *s, const char *directory)
     if (r < 0)
         return r;
     s->ours = false;
-    s->pid = ask_pid(s->paths.control);
+    s->pid = ask_pid(s->paths.control, SOCK_STREAM);
     if (s->pid < 0)
         return words_set(s->pid, "no reclaimd answers on %s: %s", s->paths.control, strerror(-s->pid));
     return 0;
