@@ -177,6 +177,14 @@ static void operation_begin(struct pass *pass, struct operation *op)
         op->kind == CONTROL_OPERATION_PURGE ? a->figures.punched_bytes : a->pending.freed_bytes;
     if (op->kind == CONTROL_OPERATION_PURGE)
         a->purge.asked = true;
+    if (op->kind == CONTROL_OPERATION_PURGE || op->kind == CONTROL_OPERATION_AUDIT)
+        a->sweep_due =
+            true; /* pages that a client touched after they were given back are no fault of the books */
+}
+
+static bool purge_is_under_way(const struct arena *a)
+{
+    return a->purge.n_running > 0 || a->sweep_due || a->sweeping;
 }
 
 static bool operation_is_done(struct pass *pass, struct operation *op)
@@ -187,11 +195,13 @@ static bool operation_is_done(struct pass *pass, struct operation *op)
     switch (op->kind) {
     case CONTROL_OPERATION_PURGE:
         heap_figures(a->heap, &f);
-        if (a->purge.n_running > 0 || (a->purge.asked && f.lazy_bytes > 0))
+        if (purge_is_under_way(a) || (a->purge.asked && f.lazy_bytes > 0))
             return false;
         op->bytes = a->figures.punched_bytes - op->bytes_before;
         return true;
     case CONTROL_OPERATION_AUDIT:
+        if (purge_is_under_way(a))
+            return false;
         arena_audit(pass, op);
         return true;
     default:

@@ -199,6 +199,7 @@ static uint64_t arena_pass(struct arena *a)
     arena_drain(&pass);
     arena_end_relief(&pass);
     arena_purge(&pass);
+    arena_serve_operations(&pass); /* those that waited for just that */
     arena_wake_lanes(&pass);
     publish(&pass);
     return pass_end(&pass);

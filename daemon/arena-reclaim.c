@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "log.h"
 #include "manager.h"
+#include "segment.h"
 
 #define PAGES_A_PASS 256u /* then others get their turn */
 #define HOLE_BYTES_MIN 0u
@@ -237,12 +238,99 @@ static bool purge_queue(struct arena *a)
     return true;
 }
 
+/* ---- Pages that clients re-backed by touching them after they were given back ---- */
+
+static void work_claim(struct arena *a, struct purge_work *work, uint64_t offset, uint64_t bytes)
+{
+    struct heap_hole hole = {.offset = offset, .bytes = bytes};
+
+    if (bytes > 0 && work->n_holes < PURGE_HOLES && heap_purge_claim(a->heap, &hole))
+        work->holes[work->n_holes++] = hole;
+}
+
+/* The free pages among those that have data, neighbours together. */
+static void work_claim_range(struct arena *a, struct purge_work *work, const struct heap_hole *range)
+{
+    uint64_t at = range->offset, end = range->offset + range->bytes, free_from = at;
+
+    while (at < end) {
+        uint64_t step =
+            at % ABI_CHUNK_BYTES == 0 && end - at >= ABI_CHUNK_BYTES ? ABI_CHUNK_BYTES : ABI_PAGE_BYTES;
+
+        if (step == ABI_CHUNK_BYTES && !heap_range_is_free(a->heap, at, step))
+            step = ABI_PAGE_BYTES;
+        if (!heap_range_is_free(a->heap, at, step)) {
+            work_claim(a, work, free_from, at - free_from);
+            free_from = at + step;
+        }
+        at += step;
+    }
+    work_claim(a, work, free_from, end - free_from);
+}
+
+static void sweep_queue(struct arena *a, struct purge_work *work)
+{
+    work->sweep = true;
+    work->arena = a;
+    arena_ref(a);
+    a->sweeping = true;
+    purger_queue(manager_purger(a->manager), work);
+}
+
+static void sweep_job(struct job *job, struct arena *a)
+{
+    struct purge_work *found = container_of(job, struct purge_work, job), *work = calloc(1, sizeof(*work));
+
+    for (unsigned i = 0; work && i < found->n_holes; i++)
+        work_claim_range(a, work, &found->holes[i]);
+    if (work && work->n_holes > 0) {
+        work->found = true;
+        work->arena = a;
+        arena_ref(a);
+        purge_begun(&a->purge);
+        a->figures.n_purges_queued++;
+        purger_queue(manager_purger(a->manager), work);
+    } else {
+        free(work);
+    }
+    a->sweeping = false;
+    if (found->from < a->bytes)
+        sweep_queue(a, found);
+    else
+        free(found);
+    arena_unref(a);
+}
+
+void arena_sweep_found(struct arena *a, struct purge_work *work)
+{
+    arena_post(a, &work->job, sweep_job);
+}
+
+/* The file holds more than the books say: somebody touched pages that were given back. */
+static void arena_compare_with_file(struct arena *a)
+{
+    struct purge_work *work;
+    struct heap_figures f;
+    uint64_t file_bytes;
+
+    if (!a->sweep_due || a->sweeping || a->purge.n_running > 0)
+        return;
+    a->sweep_due = false;
+    heap_figures(a->heap, &f);
+    if (segment_backed_bytes(a->arena_fd, &file_bytes) < 0 || file_bytes <= f.backed_bytes)
+        return;
+    work = calloc(1, sizeof(*work));
+    if (work)
+        sweep_queue(a, work);
+}
+
 void arena_purge(struct pass *pass)
 {
     struct arena *a = pass->arena;
     struct heap_figures f;
     struct purge_decision d;
 
+    arena_compare_with_file(a);
     heap_figures(a->heap, &f);
     d = purge_decide(
         &a->purge,
@@ -276,6 +364,7 @@ static void work_done(struct arena *a, struct purge_work *work)
         !purge_queue(a)) { /* a full work may have left some: the same purge goes on */
         a->purge.n_running++;
         purge_ended(&a->purge);
+        a->sweep_due = !work->found;
     }
 }
 

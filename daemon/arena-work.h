@@ -56,6 +56,7 @@ uint64_t arena_oldest_cookie(struct arena *a); /* of the pages that are left; UI
 void arena_want_cookie(struct arena *a, uint64_t cookie, bool expedited);
 void arena_purge_done(struct arena *a,
                       struct purge_work *work); /* the purger's thread; takes the lock itself */
+void arena_sweep_found(struct arena *a, struct purge_work *work); /* the purger's thread */
 void *arena_zero_base(const struct pass *pass);
 
 /* arena-operation.c */

@@ -125,6 +125,7 @@ struct arena {
     struct arena_batch_callback batch_callbacks[BATCHES_MAX];
     struct drain_timer drain;
     struct purge_timer purge;
+    bool sweep_due, sweeping; /* compare the file with the books; under way */
     struct client_lane **lanes; /* in use, dense */
     uint32_t n_lanes, n_lanes_room;
     uint32_t *free_states, n_free_states, next_state; /* lanes of the state segment */

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 #include <urcu/urcu-memb.h>
 
 #include "arena.h"
@@ -39,6 +40,38 @@ static void work_punch(const struct purge_work *work)
     }
 }
 
+/* Where memory is, by the file's own account: nothing is read, so no hole is filled. */
+static void work_find_data(struct purge_work *work)
+{
+    uint64_t end = work->arena->bytes;
+
+    work->n_holes = 0;
+    while (work->from < end && work->n_holes < SWEEP_RANGES) {
+        off_t data = lseek(work->arena->arena_fd, (off_t)work->from, SEEK_DATA), hole;
+
+        hole = data < 0 ? -1 : lseek(work->arena->arena_fd, data, SEEK_HOLE);
+        if (hole < 0) { /* ENXIO: no more data */
+            work->from = end;
+            return;
+        }
+        hole = MIN(hole, data + (off_t)SWEEP_RANGE_BYTES);
+        work->holes[work->n_holes++] =
+            (struct heap_hole){.offset = (uint64_t)data, .bytes = (uint64_t)(hole - data)};
+        work->from = (uint64_t)hole;
+    }
+}
+
+static void work_do(struct purge_work *work)
+{
+    if (work->sweep) {
+        work_find_data(work);
+        arena_sweep_found(work->arena, work);
+        return;
+    }
+    work_punch(work);
+    arena_purge_done(work->arena, work);
+}
+
 static void *purger_main(void *userdata)
 {
     struct purger *p = userdata;
@@ -57,8 +90,7 @@ static void *purger_main(void *userdata)
         if (!p->first)
             p->last = &p->first;
         (void)pthread_mutex_unlock(&p->lock);
-        work_punch(work);
-        arena_purge_done(work->arena, work);
+        work_do(work);
         (void)pthread_mutex_lock(&p->lock);
     }
     (void)pthread_mutex_unlock(&p->lock);
