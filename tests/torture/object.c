@@ -9,11 +9,11 @@ enum {
     WORDS_SOME = 24,
 };
 
-uint32_t object_random_bytes(struct torture_random *random, bool extents)
+uint32_t object_random_bytes(struct torture_random *random, uint32_t extents)
 {
     unsigned class_index;
 
-    if (extents && random_one_in(random, 64))
+    if (extents && random_one_in(random, extents))
         return random_between(random, OBJECT_SMALL_MAX + 1,
                               random_one_in(random, 8) ? OBJECT_BYTES_MAX : 5 * ABI_PAGE_BYTES);
     class_index = random_below(random, ABI_CLASS_EXTENT);

@@ -20,8 +20,8 @@ enum {
     OBJECT_BYTES_MAX = 256 * 1024,
 };
 
-/* A length of any size class, now and then an extent. */
-uint32_t object_random_bytes(struct torture_random *random, bool extents);
+/* A length of any size class, or, once in so many times (0: never), of an extent. */
+uint32_t object_random_bytes(struct torture_random *random, uint32_t extents);
 
 /* What the arena takes for so many bytes. */
 uint64_t object_real_bytes(uint32_t bytes);

@@ -16,6 +16,7 @@
 #include "thread.h"
 
 enum {
+    SMALL_ARENA_BYTES = 32 << 20,
     NEVER_PUBLISHED_MAX = 6,
     ENTRY_PROBES = 64,
     SHORT_TIMEOUT_NS = 300000,
@@ -50,6 +51,12 @@ static uint32_t object_bytes(const struct torture_thread *t, const void *p)
 }
 
 /* ---- Making and publishing ---- */
+
+/* In a small arena so many that the cells hold more than it does, and it is full again and again. */
+static uint32_t extents_one_in(const struct torture_thread *t)
+{
+    return t->world->options.arena_bytes <= SMALL_ARENA_BYTES ? 8 : 64;
+}
 
 /* One of this place's entries whose last object is long gone. */
 static struct entry *entry_take(struct torture_thread *t)
@@ -96,7 +103,7 @@ static void *allocate(struct torture_thread *t, uint32_t bytes)
 /* A new object, held. */
 static void *object_make(struct torture_thread *t, bool extents)
 {
-    uint32_t bytes = object_random_bytes(&t->random, extents);
+    uint32_t bytes = object_random_bytes(&t->random, extents ? extents_one_in(t) : 0);
     struct entry *e = entry_take(t);
     uint64_t id;
     void *p;
@@ -268,7 +275,7 @@ static void do_in_section(struct torture_thread *t)
 static void do_unpublished(struct torture_thread *t)
 {
     unsigned n = random_between(&t->random, 1, NEVER_PUBLISHED_MAX);
-    uint32_t bytes = object_random_bytes(&t->random, n == 1);
+    uint32_t bytes = object_random_bytes(&t->random, n == 1 ? extents_one_in(t) : 0);
     void *objects[NEVER_PUBLISHED_MAX];
     unsigned made = 0;
 
