@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls to the daemon, and what is said when they fail.
+ *
+ * Three kinds of failure, each with its own words. Nobody is there: say where we looked and what would start
+ * the daemon. The connection breaks, or what comes is no answer: say so, as it is not the user's doing. The
+ * daemon refuses: its errors carry a text that was written for people, which is passed on as it is; those of
+ * org.varlink.service have none and get one here.
+ *
+ * Calls block, without a time limit: `synchronize` may rightly take as long as the slowest reader. Who is tired
+ * of waiting interrupts the program, and the daemon notices that he has gone.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The command line: options, the verb, and everything that can be wrong with them; then the verb runs.
+ *
+ * Options may stand anywhere, before the verb or behind it. Some go with every verb and say how to reach the
+ * daemon and how to print; the others go with a few verbs, whose rows in the table name them, and are refused
+ * elsewhere: an option that is silently ignored is a mistake that nobody sees. A mistyped verb or option is
+ * answered with the nearest one that exists.
+ *
+ * Whatever is wrong with the line is told before the daemon is looked for, with exit status 2.
  */
 #include <errno.h>
 #include <getopt.h>

@@ -2,6 +2,9 @@
 /*
  * The pager: only for a person at a terminal. $RECLAIMD_PAGER, else $PAGER, else less; empty or "cat" means
  * none.
+ *
+ * The pager is started before the verb runs and reads what it prints through a pipe, so a verb knows nothing of
+ * it. A reader who leaves early ends the output, not the program: it goes on to its exit status.
  */
 #include <fcntl.h>
 #include <signal.h>

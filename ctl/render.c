@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Replies as people read them: members by path, durations, times, names of users.
+ *
+ * Figures are rounded here and nowhere else, and only for people; with --json all of them are exact. The
+ * accessors are forgiving: a member that is not there is nothing or zero, since reclaimctl and the daemon need
+ * not be of the same version, and most of an answer is better than none.
  */
 #include <grp.h>
 #include <inttypes.h>

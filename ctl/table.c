@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tables of text.
+ *
+ * Cells are kept as text until the table is printed, as each column is as wide as its widest cell. Failures to
+ * allocate are collected: a caller fills in a table without looking, and asks once at the end. So a table is
+ * either printed whole or not at all.
  */
 #include "table.h"
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * create-arena, remove-arena, evict: who is there.
+ *
+ * What a person writes (a size, a name of a user, an octal mode) becomes what the wire has, numbers. Whether
+ * they are allowed is for the daemon to say.
  */
 #include <errno.h>
 #include <grp.h>

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * monitor: a line an interval. What is counted is shown as the difference to the line before.
+ *
+ * The daemon sends a sample each interval, in one call that goes on. A line is printed and flushed as its sample
+ * comes, so that a pipe sees it at once; hence columns of fixed width, which a long figure may move but never
+ * cuts. With --json each sample is a document of its own, with the daemon's counters as they are.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * drain, purge, synchronize, barrier, audit: do it now, and say how long it took and what came of it.
+ *
+ * All five are one call and one kind of answer, a result for each arena; they differ in the words of a line.
  */
 #include <inttypes.h>
 

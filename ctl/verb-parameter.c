@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * list-parameters, get, set, reset: the parameters.
+ *
+ * Values are text in both directions, as people write them: their types, ranges and meaning are known to the
+ * daemon alone, and a parameter that it learns tomorrow can be set with the program of today.
+ *
+ * --persist makes two things of one, the running value and the file. `set` prepares the file, sets the value,
+ * then lets the file take its place: what the daemon refuses is not written, and what cannot be written is not
+ * set. `reset` begins with the file, as the daemon must have read it before it can go back to it.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * reload, introspect, version: the service as such.
+ *
+ * introspect and version ask org.varlink.service, which any Varlink service has: they work with a daemon whose
+ * own interface is older or younger than this program.
  */
 #include "ctl.h"
 

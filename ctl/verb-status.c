@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * status, list-arenas, show, list-clients: what there is.
+ *
+ * Tables have a line an entry and no blanks within a field but in the last two columns of list-clients (a date
+ * has one), so that they can be split by scripts that do without JSON. `show` has a line a figure instead: all
+ * that there is about one arena, in the order in which one asks: whose is it, who holds it up, what does it
+ * hold, what has it done.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * CreateArena, RemoveArena, EvictClient: what changes who is there.
+ *
+ * Anybody may make an arena, of his own and within the limits for a user: that is what the library does for him
+ * too, and the control interface must not be the stricter or the laxer way.
  */
 #include <errno.h>
 #include <string.h>

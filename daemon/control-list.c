@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GetStatus, ListArenas, ListClients: what there is. A caller sees what he may see; what he may not see is
- * not there for him.
+ * GetStatus, ListArenas, ListClients: what there is. A caller sees what he may see; what he may not see is not
+ * there for him.
+ *
+ * Lists are answered in one reply, which has its limit, or, when the caller asks for more, in chunks as they
+ * fill. Both are made in one walk: a list is a snapshot of one moment, and no arena comes or goes between its
+ * chunks, as they are only queued here. What a slow caller makes us hold meanwhile is charged to his uid.
  */
 #include <errno.h>
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ListParameters, SetParameters, ResetParameters and Reload: the table of parameters on the wire.
+ *
+ * Names and values pass through as text. Which names there are, what they may be set to, and that a set of
+ * several is done as a whole, is the business of the operations, which have one table for it; so files, command
+ * line and control interface agree without this file knowing any parameter.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -2,6 +2,14 @@
 /*
  * org.reclaimd.Control: the table of its methods, the names and words of its errors, and the object that ties
  * the Varlink server to the operations of the daemon.
+ *
+ * A call's way: varlink-connection.c cuts it out of the bytes, varlink-call.c finds its row below and decodes its
+ * parameters by the row's fields, the handler (control-*.c) checks the rights and calls the operation, and its
+ * struct becomes JSON in control-json.c. So whatever a peer can get wrong about the form of a call is refused
+ * before any code of ours for it runs, and the description, which a test compares with this table, is what is
+ * served.
+ *
+ * Errors are made from the errno of the operation: the table at the end is the only place that knows both.
  */
 #include "control.h"
 
@@ -132,20 +140,6 @@ const char *control_drain_cause_to_string(enum control_drain_cause cause)
     return cause >= 0 && cause < _CONTROL_DRAIN_MAX ? table[cause] : NULL;
 }
 
-/* For logs: what is being done. */
-const char *control_operation_to_string(enum control_operation operation)
-{
-    static const char *const table[_CONTROL_OPERATION_MAX] = {
-        [CONTROL_OPERATION_DRAIN] = "drain",
-        [CONTROL_OPERATION_PURGE] = "purge",
-        [CONTROL_OPERATION_SYNCHRONIZE] = "synchronize",
-        [CONTROL_OPERATION_BARRIER] = "barrier",
-        [CONTROL_OPERATION_AUDIT] = "audit",
-    };
-
-    return operation >= 0 && operation < _CONTROL_OPERATION_MAX ? table[operation] : NULL;
-}
-
 struct error_row {
     int error; /* positive */
     const char *name;
@@ -255,16 +249,4 @@ struct control *control_free(struct control *c)
 int control_listen(struct control *c, int fd)
 {
     return varlink_server_listen(c->server, fd);
-}
-
-/* The kernel is asked who is at the other end. */
-int control_accept(struct control *c, int fd)
-{
-    return varlink_server_accept(c->server, fd, NULL);
-}
-
-/* Those of all users. */
-size_t control_n_connections(const struct control *c)
-{
-    return varlink_server_n_connections(c->server);
 }

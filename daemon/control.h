@@ -179,8 +179,6 @@ enum control_operation {
     _CONTROL_OPERATION_INVALID = -1,
 };
 
-const char *control_operation_to_string(enum control_operation operation);
-
 struct control_result {
     uint64_t usec;                 /* from the call to the end */
     uint64_t n_objects, bytes;     /* freed or given back by it; audit: looked at */
@@ -251,9 +249,3 @@ struct control *control_free(struct control *c);
 
 /* Serves a listening Unix stream socket and closes it in the end; on failure it stays the caller's. */
 int control_listen(struct control *c, int fd);
-
-/* Serves one connected socket, on the same terms. */
-int control_accept(struct control *c, int fd);
-
-/* How many are connected, for the status of whoever wants to know. */
-size_t control_n_connections(const struct control *c);

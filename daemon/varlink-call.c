@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One Varlink call: from a message to its handler, and from the handler's answer to bytes.
+ *
+ * Who holds a call: varlink_call_dispatch() while the handler runs, and whoever has taken a reference. The
+ * connection knows its unanswered call and the call its connection, both without a reference, and each is told
+ * when the other goes:
+ *
+ *     answered          the call lets go of the connection, which goes on with its next call
+ *     connection gone   the call lets go of it and says so to its holder; an answer goes nowhere
+ *     last reference    without an answer: the connection is dropped, since nothing could follow in order
+ *
+ * Answers are JSON objects that are turned into text at once, so nothing of a handler's is kept.
  */
 #include <assert.h>
 #include <errno.h>

@@ -4,6 +4,12 @@
  *
  * Only the three event callbacks below close a connection, each as the last thing it does. Everything else
  * that finds a reason to marks it DOOMED and lets the turn event come.
+ *
+ * Fairness: a turn reads at most 64 KiB and begins at most 16 calls; if there is more, a timer of zero brings the
+ * next turn after all others have had theirs. Back-pressure: calls are not begun while 64 KiB of answers are
+ * unsent, and bytes are not read while 64 KiB of calls wait, so a peer who only sends fills the socket, not our
+ * memory. What remains (one long message, one stream of replies) is charged to the peer's uid, and whoever
+ * overdraws it, or takes nothing for half a minute, is cut off.
  */
 #include <assert.h>
 #include <errno.h>

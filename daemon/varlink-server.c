@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The Varlink server: listeners, interfaces, who is connected, and what each user may hold.
+ *
+ * Sockets are open to everybody (0666), so the limits here are what stands between any local user and the
+ * daemon's memory and descriptors. They are a uid's, not a process's: forking must not help. A connection that
+ * exceeds them is closed without a word, as a word would need the connection.
+ *
+ * Listening sockets come from outside, made by the manager or handed over by the service manager; a stale or
+ * a second one is not this file's business.
  */
 #include "varlink.h"
 

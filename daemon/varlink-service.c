@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * org.varlink.service: the interface that every Varlink server has.
+ *
+ * Our PermissionDenied carries a text beside what other services send, as a person who may not do something
+ * wants to know who may; clients that do not look for it do not notice.
  */
 #include <json-c/json.h>
 #include <string.h>
@@ -36,8 +39,8 @@ static const char service_description[] =
     "# A parameter is unknown, missing, there twice, or of the wrong type or value.\n"
     "error InvalidParameter (parameter: string)\n"
     "\n"
-    "# The caller may not do that.\n"
-    "error PermissionDenied ()\n"
+    "# The caller may not do that; text says who may.\n"
+    "error PermissionDenied (text: ?string)\n"
     "\n"
     "# The method sends several replies: it must be called with more.\n"
     "error ExpectedMore ()\n";

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Varlink framing by NUL bytes, and the blocking client.
+ *
+ * A frame is one buffer from which whole messages are taken at the front while bytes come in at the back. They
+ * are handed out in place: no copy a message, and the NUL that ends it on the wire ends it as a C string, so
+ * that a message cannot hold one.
  */
 #include "basic/varlink-frame.h"
 

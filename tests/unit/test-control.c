@@ -536,7 +536,7 @@ static void work_outlives_its_caller(void **state)
     peer_turn(&p);
     peer_close(&p);
     peer_turn(&p);
-    assert_int_equal(control_n_connections(f->control), 0);
+    assert_int_equal(varlink_server_n_connections(f->control->server), 0);
     fake_finish(&f->fake);
 }
 
@@ -623,7 +623,7 @@ static void monitor_goes_on_until_hangup(void **state)
     }
     peer_close(&p);
     peer_turn(&p);
-    assert_int_equal(control_n_connections(f->control), 0);
+    assert_int_equal(varlink_server_n_connections(f->control->server), 0);
     assert_int_equal(event_base_get_num_events(f->base, EVENT_BASE_COUNT_ADDED), 0); /* nor a timer */
 }
 
