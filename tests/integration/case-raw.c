@@ -35,21 +35,28 @@ struct abi_request raw_request(uint32_t op, const char *name)
     return request;
 }
 
+/* With the credentials of this process, as the library's first message: one that comes before the daemon has accepted
+   the connection has none by itself. */
 bool raw_send(int socket, const void *data, size_t bytes, const int *fds, unsigned n)
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+        char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(FDS_MAX * sizeof(int))];
     } control = {0};
+    struct ucred self = {.pid = getpid(), .uid = geteuid(), .gid = getegid()};
     struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
-    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    struct msghdr message = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = CMSG_SPACE(sizeof(self))};
+    struct cmsghdr *rights = (struct cmsghdr *)(control.bytes + CMSG_SPACE(sizeof(self)));
 
+    control.align = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof(self)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_CREDENTIALS};
+    memcpy(CMSG_DATA(&control.align), &self, sizeof(self));
     if (n > 0) {
-        control.align = (struct cmsghdr){
+        *rights = (struct cmsghdr){
             .cmsg_len = CMSG_LEN(n * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(&control.align), fds, n * sizeof(int));
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(n * sizeof(int));
+        memcpy(CMSG_DATA(rights), fds, n * sizeof(int));
+        message.msg_controllen += CMSG_SPACE(n * sizeof(int));
     }
     return sendmsg(socket, &message, MSG_NOSIGNAL) >= 0;
 }
