@@ -12,6 +12,7 @@
 #include "manager.h"
 #include "segment.h"
 #include "ticket.h"
+#include "trace-events.h"
 
 #define COMPLAINTS_MAX 1000u
 
@@ -99,6 +100,7 @@ static void operation_gp_done(struct gp_waiter *w)
     struct operation *op = container_of(w, struct operation, waiter);
 
     op->error = w->error;
+    trace_sync_complete(op->arena, 0);
     operation_end(op);
 }
 
@@ -262,6 +264,7 @@ int arena_operate(struct arena *a, enum control_operation kind, void (*done)(str
     op->begun_usec = now_usec();
     if (kind == CONTROL_OPERATION_SYNCHRONIZE) {
         op->waiter.done = operation_gp_done;
+        trace_sync_request(a, 0);
         grace_synchronize(manager_grace(a->manager), a, &op->waiter);
     } else {
         arena_post(a, &op->job, operation_job);

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "log.h"
 #include "manager.h"
+#include "trace-events.h"
 #include "segment.h"
 
 #define PAGES_A_PASS 256u /* then others get their turn */
@@ -46,6 +47,13 @@ uint64_t arena_oldest_cookie(struct arena *a)
     return oldest;
 }
 
+/* What was freed since the counters stood so. */
+static void trace_freed(const struct arena *a, uint64_t objects_before, uint64_t bytes_before)
+{
+    if (a->pending.freed_objects != objects_before)
+        trace_bulk_free(a, a->pending.freed_objects - objects_before, a->pending.freed_bytes - bytes_before);
+}
+
 /* ---- batching = no: one entry an object ---- */
 
 struct single {
@@ -59,9 +67,12 @@ static void single_run(struct callback *callback)
 {
     struct single *s = container_of(callback, struct single, callback);
     struct arena *a = s->arena;
+    uint64_t bytes_before;
 
     (void)pthread_mutex_lock(&a->lock);
+    bytes_before = a->pending.freed_bytes;
     pending_expire_object(&a->pending, a->heap, s->word, s->zero ? a->base : NULL);
+    trace_bulk_free(a, 1, a->pending.freed_bytes - bytes_before);
     a->n_single_run++;
     if (a->n_single_run == a->n_single_pushed || a->barriers || a->operations)
         arena_kick(a);
@@ -118,9 +129,13 @@ static void batch_run(struct callback *callback)
 {
     struct arena_batch_callback *bc = container_of(callback, struct arena_batch_callback, callback);
     struct arena *a = bc->arena;
+    uint64_t objects_before, bytes_before;
 
     (void)pthread_mutex_lock(&a->lock);
+    objects_before = a->pending.freed_objects;
+    bytes_before = a->pending.freed_bytes;
     (void)batch_expire_all(&a->batches, bc->batch, &a->pending, a->heap, bc->zero ? a->base : NULL);
+    trace_freed(a, objects_before, bytes_before);
     (void)pthread_mutex_unlock(&a->lock);
     arena_kick(a);
     arena_unref(a);
@@ -171,6 +186,7 @@ static void arena_sweep(struct pass *pass)
 void arena_expire(struct pass *pass)
 {
     struct arena *a = pass->arena;
+    uint64_t objects_before = a->pending.freed_objects, bytes_before = a->pending.freed_bytes;
     unsigned n;
 
     if (!pass->p.batching) {
@@ -188,6 +204,7 @@ void arena_expire(struct pass *pass)
     if (n >= PAGES_A_PASS)
         pass->again = true;
     arena_sweep(pass);
+    trace_freed(a, objects_before, bytes_before);
 }
 
 void arena_drain(struct pass *pass)
@@ -214,6 +231,7 @@ void arena_drain(struct pass *pass)
         return;
     drain_timer_done(&a->drain);
     a->figures.n_drains[d.drain]++;
+    trace_drain(a, d.drain, &batch->pages); /* before the grace period that it asks for */
     arena_want_cookie(a, batch->cookie, false);
 }
 
@@ -353,11 +371,14 @@ void arena_purge(struct pass *pass)
 
 static void work_done(struct arena *a, struct purge_work *work)
 {
+    uint64_t bytes_before = a->figures.punched_bytes;
+
     for (unsigned i = 0; i < work->n_holes; i++) {
         heap_purge_end(a->heap, &work->holes[i]);
         a->figures.punched_bytes += work->holes[i].bytes;
     }
     a->figures.n_holes += work->n_holes;
+    trace_purge(a, work->n_holes, a->figures.punched_bytes - bytes_before);
     a->figures.n_purges_run++;
     a->purge.n_running--;
     if (work->n_holes < PURGE_HOLES ||

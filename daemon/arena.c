@@ -18,6 +18,7 @@
 #include "log.h"
 #include "manager.h"
 #include "segment.h"
+#include "trace-events.h"
 #include "user.h"
 
 #define NAP_FIRST_USEC 30
@@ -307,7 +308,10 @@ int arena_add_client(struct arena *a, struct client *c)
         store_relaxed(&a->n_clients, a->n_clients + 1); /* read for display without the lock */
     }
     (void)pthread_mutex_unlock(&a->clients_lock);
-    return bigger ? 0 : -ENOMEM;
+    if (!bigger)
+        return -ENOMEM;
+    trace_attach(a, c);
+    return 0;
 }
 
 void arena_remove_client(struct arena *a, struct client *c)
@@ -323,6 +327,8 @@ void arena_remove_client(struct arena *a, struct client *c)
         found = true;
     }
     (void)pthread_mutex_unlock(&a->clients_lock);
-    if (found)
-        client_unref(c);
+    if (!found)
+        return;
+    trace_detach(a, c);
+    client_unref(c);
 }

@@ -10,6 +10,7 @@
 #include "basic/ordering.h"
 #include "grace-internal.h"
 #include "log.h"
+#include "trace-events.h"
 
 static void stall_kill(struct arena *a, const struct client *c)
 {
@@ -38,6 +39,7 @@ static void stall_report(struct arena *a, const struct arena_parameters *p, uint
             cl ? load_relaxed(&cl->lane.shared->owner[0]) & 0x3fffffffu : 0, (unsigned)c->uid, c->comm,
             (unsigned long long)gp->started, (unsigned long long)((now - gp->begun_usec) / 1000),
             (unsigned long long)f.pending_objects, (unsigned long long)f.pending_bytes);
+        trace_stall(a, c->id, now - gp->begun_usec);
         if (p->stall_action == STALL_ACTION_KILL)
             stall_kill(a, c);
     }

@@ -19,6 +19,7 @@
 #include "clock.h"
 #include "grace-internal.h"
 #include "log.h"
+#include "trace-events.h"
 
 #define EVENTS_A_TURN 64
 #define SPIN_CHECKS 32 /* short sections end within a few hundred nanoseconds */
@@ -183,6 +184,7 @@ static uint64_t grace_start(struct arena *a, uint64_t now)
     store_release(&a->domain->started, k);
     RECLAIM_TEST_POINT("grace-started");
     (void)pthread_mutex_unlock(&gp->lock);
+    trace_gp_start(a, k);
     gp->active = true;
     gp->begun_usec = now;
     gp->stall_usec = 0;
@@ -210,6 +212,7 @@ static void grace_complete(struct grace *g, struct arena *a, const struct arena_
     gp->notify = gp->needed > gp->completed && notify;
     (void)pthread_mutex_unlock(&gp->lock);
     RECLAIM_TEST_POINT("grace-state-completed");
+    trace_gp_end(a, gp->completed, took); /* before anybody can see it, so before what it sets free */
     /* Release: the scan's acquires come before; pairs with the acquire in reclaim_gp_poll() and in
      * arena_completed(). */
     store_release(&a->domain->completed, gp->completed);

@@ -10,6 +10,7 @@
 
 #include "arena.h"
 #include "manager.h"
+#include "trace-events.h"
 #include "basic/macro.h"
 #include "basic/ordering.h"
 #include "basic/testpoint.h"
@@ -19,6 +20,13 @@ static uint32_t ticket_sequence(uint64_t word)
     return (uint32_t)(word >> 32);
 }
 
+/* Does it wait for a grace period? */
+static bool ticket_is_sync(const struct ticket *t)
+{
+    return t->kind == ABI_TICKET_SYNCHRONIZE || t->kind == ABI_TICKET_SYNCHRONIZE_EXPEDITED ||
+           t->kind == ABI_TICKET_GP_WAIT;
+}
+
 void ticket_complete(struct ticket *t, int error)
 {
     struct client_lane *cl = t->lane;
@@ -26,6 +34,8 @@ void ticket_complete(struct ticket *t, int error)
     struct client *c = cl->client;
     uint32_t sequence = t->sequence; /* from IDLE on the ticket is the grace-period thread's */
 
+    if (ticket_is_sync(t))
+        trace_sync_complete(c->arena, c->id); /* before the client hears of it and goes on */
     store_relaxed(&shared->ticket_error, error); /* published by ticket_done */
     RECLAIM_TEST_POINT("ticket-error");
     /* Release: what the grace period or the barrier covered is done before; pairs with the acquire in
@@ -57,6 +67,8 @@ static void ticket_serve(struct grace *g, struct arena *a, struct ticket *t, uin
     t->waiter.done = ticket_gp_done;
     t->waiter.expedited = t->kind == ABI_TICKET_SYNCHRONIZE_EXPEDITED;
     t->waiter.cookie = 0;
+    if (ticket_is_sync(t))
+        trace_sync_request(a, t->lane->client->id);
     switch (t->kind) {
     case ABI_TICKET_SYNCHRONIZE:
     case ABI_TICKET_SYNCHRONIZE_EXPEDITED:
