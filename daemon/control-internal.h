@@ -5,6 +5,7 @@
 #pragma once
 
 #include <json-c/json.h>
+#include <sys/queue.h>
 
 #include "control.h"
 #include "varlink.h"
@@ -21,6 +22,8 @@ struct control {
     const struct control_ops *ops;
     void *userdata;
     struct varlink_server *server;
+    LIST_HEAD(, tracer) tracers; /* callers of Trace */
+    struct event *trace_timer;   /* while there are any */
 };
 
 /* Handlers; each answers its call. `userdata` is the control. */
@@ -40,6 +43,7 @@ void control_audit(struct varlink_call *call, const void *parameters, void *user
 void control_evict_client(struct varlink_call *call, const void *parameters, void *userdata);
 void control_reload(struct varlink_call *call, const void *parameters, void *userdata);
 void control_monitor(struct varlink_call *call, const void *parameters, void *userdata);
+void control_trace(struct varlink_call *call, const void *parameters, void *userdata);
 
 /* What the handlers get as their parameters. */
 struct control_arena_parameters { /* ListArenas, ListClients, Drain, Purge, Synchronize, Barrier, Audit */
@@ -83,6 +87,11 @@ struct control_evict_parameters {
 struct control_monitor_parameters {
     const char *arena;
     struct varlink_optional interval_usec;
+};
+
+struct control_trace_parameters {
+    const char *arena;
+    struct json_object *events;
 };
 
 /* Answers with the error that belongs to the errno; with the words of `why`, or general ones if it has none.

@@ -86,6 +86,12 @@ static const struct varlink_field monitor_fields[] = {
     {},
 };
 
+static const struct varlink_field trace_fields[] = {
+    FIELD("arena", STRING, string, trace, arena, false),
+    FIELD("events", ARRAY, json, trace, events, false),
+    {},
+};
+
 #define METHOD(name, parameters, handler)                                                                    \
     {                                                                                                        \
         name, parameters##_fields, sizeof(struct control_##parameters##_parameters), false, handler          \
@@ -108,6 +114,7 @@ static const struct varlink_method control_methods[] = {
     METHOD("EvictClient", evict, control_evict_client),
     {"Reload", NULL, 0, false, control_reload},
     {"Monitor", monitor_fields, sizeof(struct control_monitor_parameters), true, control_monitor},
+    {"Trace", trace_fields, sizeof(struct control_trace_parameters), true, control_trace},
     {},
 };
 

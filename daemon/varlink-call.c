@@ -118,6 +118,12 @@ bool varlink_call_wants_more(const struct varlink_call *call)
     return call->more;
 }
 
+/* For streams: whoever sends without being asked each time leaves out what a slow peer has no room for. */
+size_t varlink_call_unsent_bytes(const struct varlink_call *call)
+{
+    return call->connection ? varlink_frame_pending(&call->connection->output) : 0;
+}
+
 /* At most one; a second replaces the first. */
 void varlink_call_set_gone(struct varlink_call *call, void (*gone)(struct varlink_call *call, void *data),
                            void *data)

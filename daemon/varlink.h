@@ -157,6 +157,9 @@ struct varlink_call *varlink_call_unref(struct varlink_call *call);
 const struct varlink_peer *varlink_call_peer(const struct varlink_call *call);
 bool varlink_call_wants_more(const struct varlink_call *call);
 
+/* What its connection has queued and the peer has not taken yet; 0 when there is no connection any more. */
+size_t varlink_call_unsent_bytes(const struct varlink_call *call);
+
 /* `gone` is called once, if the connection goes away before the answer; the call is still the holder's to
  * drop. */
 void varlink_call_set_gone(struct varlink_call *call, void (*gone)(struct varlink_call *call, void *data),

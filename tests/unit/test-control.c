@@ -12,6 +12,7 @@
 
 #include "control-fake.h"
 #include "control-internal.h"
+#include "trace.h"
 #include "varlink-peer.h"
 
 #define I "org.reclaimd.Control."
@@ -653,6 +654,184 @@ static void monitor_ends_with_the_control(void **state)
     peer_close(&p);
 }
 
+/* Trace */
+
+static const struct trace_origin in_routes = {"routes", 0640, FAKE_OWNER_UID, FAKE_ROUTES_GID};
+static const struct trace_origin in_tables = {"tables", 0600, FAKE_OTHER_UID, FAKE_OTHER_UID};
+
+static void happen(enum trace_event event, const struct trace_origin *where, uint64_t a, uint64_t b)
+{
+    if (trace_wants(event))
+        trace_push(event, where, (const uint64_t[TRACE_VALUES]){a, b, 30, 40});
+}
+
+/* Calls, and takes the first reply: from then on all is told. */
+static void trace_open(struct peer *p, struct fixture *f, const struct varlink_peer *as, const char *parameters)
+{
+    char call[256];
+    struct json_object *o;
+
+    (void)snprintf(call, sizeof(call), "{\"method\":\"" I "Trace\",\"parameters\":{%s},\"more\":true}", parameters);
+    peer_open(p, f->base, f->control->server, as);
+    peer_send(p, call);
+    o = peer_receive_json(p);
+    assert_string_equal(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN),
+                        "{\"parameters\":{\"events\":[],\"dropped\":0},\"continues\":true}");
+    (void)json_object_put(o);
+}
+
+static void trace_tells_what_happens(void **state)
+{
+    struct json_object *o;
+    struct peer p;
+
+    trace_open(&p, *state, &root, "");
+    happen(TRACE_GP_START, &in_routes, 12, 0);
+    happen(TRACE_DRAIN, &in_tables, CONTROL_DRAIN_FLOOD_BYTES, 20);
+    o = peer_receive_json(&p);
+    assert_true(number_at(o, "parameters/events/0/monotonicUSec") > 0);
+    assert_string_equal(text_at(o, "parameters/events/0/event"), "gp_start");
+    assert_string_equal(text_at(o, "parameters/events/0/arena"), "routes");
+    assert_int_equal(number_at(o, "parameters/events/0/number"), 12);
+    assert_null(at(o, "parameters/events/0/cause"));
+    assert_string_equal(text_at(o, "parameters/events/1/cause"), "floodBytes");
+    assert_int_equal(number_at(o, "parameters/events/1/objects"), 20);
+    assert_int_equal(number_at(o, "parameters/events/1/pages"), 40);
+    assert_int_equal(length_at(o, "parameters/events"), 2);
+    assert_int_equal(number_at(o, "parameters/dropped"), 0);
+    (void)json_object_put(o);
+    peer_close(&p);
+}
+
+static void trace_tells_what_was_asked_and_may_be_seen(void **state)
+{
+    struct peer all, owners, one, members;
+    struct json_object *o;
+
+    trace_open(&all, *state, &root, "\"events\":[]");
+    trace_open(&owners, *state, &owner, "\"events\":[\"gp_start\",\"gp_end\"]");
+    trace_open(&one, *state, &root, "\"arena\":\"tables\"");
+    trace_open(&members, *state, &member, "");
+    happen(TRACE_ATTACH, &in_routes, 1, 77);
+    happen(TRACE_GP_START, &in_tables, 5, 0);
+    happen(TRACE_GP_END, &in_routes, 6, 100);
+    o = peer_receive_json(&all);
+    assert_int_equal(length_at(o, "parameters/events"), 3);
+    (void)json_object_put(o);
+    o = peer_receive_json(&owners);
+    assert_int_equal(length_at(o, "parameters/events"), 1);
+    assert_int_equal(number_at(o, "parameters/events/0/durationUSec"), 100);
+    (void)json_object_put(o);
+    o = peer_receive_json(&one);
+    assert_int_equal(length_at(o, "parameters/events"), 1);
+    assert_int_equal(number_at(o, "parameters/events/0/number"), 5);
+    (void)json_object_put(o);
+    o = peer_receive_json(&members);
+    assert_int_equal(length_at(o, "parameters/events"), 2);
+    assert_string_equal(text_at(o, "parameters/events/1/event"), "gp_end");
+    (void)json_object_put(o);
+    peer_close(&all);
+    peer_close(&owners);
+    peer_close(&one);
+    peer_close(&members);
+}
+
+static void nothing_is_recorded_for_nobody(void **state)
+{
+    struct fixture *f = *state;
+    struct peer p, q;
+
+    assert_int_equal(trace_wanted, 0);
+    trace_open(&p, f, &root, "\"events\":[\"purge\"]");
+    trace_open(&q, f, &root, "\"events\":[\"stall\"]");
+    assert_int_equal(trace_wanted, 1u << TRACE_PURGE | 1u << TRACE_STALL);
+    peer_close(&p);
+    peer_turn(&q);
+    assert_int_equal(trace_wanted, 1u << TRACE_STALL);
+    peer_close(&q);
+    peer_turn(&q);
+    assert_int_equal(trace_wanted, 0);
+    assert_int_equal(event_base_get_num_events(f->base, EVENT_BASE_COUNT_ADDED), 0); /* nor a timer */
+}
+
+static void trace_ends_with_the_control(void **state)
+{
+    struct fixture *f = *state;
+    struct peer p;
+
+    trace_open(&p, f, &root, "");
+    f->control = control_free(f->control);
+    peer_expect_closed(&p);
+    peer_close(&p);
+    assert_int_equal(trace_wanted, 0);
+}
+
+static void trace_refuses_what_makes_no_sense(void **state)
+{
+    expect_reply(*state, &root, "{\"method\":\"" I "Trace\"}",
+                 "{\"error\":\"org.varlink.service.ExpectedMore\",\"parameters\":{}}");
+    expect_error(*state, &root,
+                 "{\"method\":\"" I "Trace\",\"parameters\":{\"events\":[\"purge\",\"gp_stop\"]},\"more\":true}",
+                 I "InvalidValue", "no event 'gp_stop'; there are bulk_free, gp_start, ");
+    expect_reply(
+        *state, &root, "{\"method\":\"" I "Trace\",\"parameters\":{\"events\":[7]},\"more\":true}",
+        "{\"error\":\"org.varlink.service.InvalidParameter\",\"parameters\":{\"parameter\":\"events\"}}");
+    expect_error(*state, &stranger,
+                 "{\"method\":\"" I "Trace\",\"parameters\":{\"arena\":\"routes\"},\"more\":true}",
+                 I "NoSuchArena", "routes");
+    assert_int_equal(trace_wanted, 0);
+}
+
+/* Reads until so many are told of, taken or dropped; how many were dropped. */
+static uint64_t trace_read(struct peer *p, uint64_t n)
+{
+    uint64_t n_dropped = 0;
+
+    while (n > 0) {
+        struct json_object *o = peer_receive_json(p);
+        uint64_t dropped = number_at(o, "parameters/dropped");
+
+        assert_true(length_at(o, "parameters/events") + dropped <= n);
+        n -= length_at(o, "parameters/events") + dropped;
+        n_dropped += dropped;
+        (void)json_object_put(o);
+    }
+    return n_dropped;
+}
+
+static void trace_counts_what_came_too_fast(void **state)
+{
+    struct peer p;
+
+    trace_open(&p, *state, &root, "");
+    for (uint64_t i = 0; i < TRACE_RING_SIZE + 10; i++)
+        happen(TRACE_GP_START, &in_routes, i, 0);
+    assert_int_equal(trace_read(&p, TRACE_RING_SIZE + 10), 10);
+    happen(TRACE_GP_START, &in_routes, 1, 0);
+    assert_int_equal(trace_read(&p, 1), 0);
+    peer_close(&p);
+}
+
+/* He is not cut off, and the other one misses nothing. */
+static void slow_reader_of_a_trace_loses_events_alone(void **state)
+{
+    enum { ROUNDS = 10, EACH = 2000 };
+    struct peer slow, quick;
+    uint64_t n_dropped;
+
+    trace_open(&slow, *state, &root, "");
+    trace_open(&quick, *state, &root, "");
+    for (int round = 0; round < ROUNDS; round++) {
+        for (uint64_t i = 0; i < EACH; i++)
+            happen(TRACE_GP_START, &in_routes, i, 0);
+        assert_int_equal(trace_read(&quick, EACH), 0);
+    }
+    n_dropped = trace_read(&slow, ROUNDS * EACH);
+    assert_true(n_dropped > 0 && n_dropped < ROUNDS * EACH);
+    peer_close(&slow);
+    peer_close(&quick);
+}
+
 /* The description and the table of methods say the same. */
 static void description_has_every_method(void **state)
 {
@@ -673,7 +852,7 @@ static void description_has_every_method(void **state)
             fail_msg("%s is described but not there", name);
         (void)json_object_put(reply);
     }
-    assert_int_equal(n, 16);
+    assert_int_equal(n, 17);
     for (int r = 1; r < 200; r++) {
         (void)snprintf(name, sizeof(name), "\nerror %s ", strrchr(control_error_name(-r), '.') + 1);
         assert_true(strstr(text, name) || strcmp(control_error_name(-r), DENIED) == 0);
@@ -716,6 +895,13 @@ int main(void)
         CONTROL_TEST(monitor_goes_on_until_hangup),
         CONTROL_TEST(monitor_refuses_what_makes_no_sense),
         CONTROL_TEST(monitor_ends_with_the_control),
+        CONTROL_TEST(trace_tells_what_happens),
+        CONTROL_TEST(trace_tells_what_was_asked_and_may_be_seen),
+        CONTROL_TEST(nothing_is_recorded_for_nobody),
+        CONTROL_TEST(trace_ends_with_the_control),
+        CONTROL_TEST(trace_refuses_what_makes_no_sense),
+        CONTROL_TEST(trace_counts_what_came_too_fast),
+        CONTROL_TEST(slow_reader_of_a_trace_loses_events_alone),
         CONTROL_TEST(description_has_every_method),
     };
 
