@@ -45,7 +45,8 @@ enum ctl_option {
     CTL_TRANSIENT = 1 << 9,
     CTL_INTERVAL = 1 << 10,
     CTL_COUNT = 1 << 11,
-    CTL_PAGER = 1 << 12, /* no option: the verb may print more than a screen */
+    CTL_EVENTS = 1 << 12,
+    CTL_PAGER = 1 << 13, /* no option: the verb may print more than a screen */
 };
 
 struct varlink_client;
@@ -58,7 +59,7 @@ struct ctl {
     enum ctl_json json;
     bool no_legend, no_pager;
     unsigned given; /* enum ctl_option */
-    const char *arena, *size, *owner, *group, *mode, *interval, *count;
+    const char *arena, *size, *owner, *group, *mode, *interval, *count, *events;
 };
 
 struct ctl_verb {
@@ -161,6 +162,7 @@ int verb_synchronize(struct ctl *ctl, int argc, char **argv);
 int verb_barrier(struct ctl *ctl, int argc, char **argv);
 int verb_audit(struct ctl *ctl, int argc, char **argv);
 int verb_monitor(struct ctl *ctl, int argc, char **argv);
+int verb_trace(struct ctl *ctl, int argc, char **argv);
 int verb_evict(struct ctl *ctl, int argc, char **argv);
 int verb_reload(struct ctl *ctl, int argc, char **argv);
 int verb_introspect(struct ctl *ctl, int argc, char **argv);

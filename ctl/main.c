@@ -31,6 +31,7 @@ static const struct ctl_verb verbs[] = {
     {"audit", "[ARENA]", 0, 1, 0, verb_audit, "check every invariant; exit 1 with a list when one fails"},
     {"monitor", "[ARENA]", 0, 1, CTL_INTERVAL | CTL_COUNT, verb_monitor,
      "a line an interval, until interrupted"},
+    {"trace", "[ARENA]", 0, 1, CTL_EVENTS, verb_trace, "a line an event, until interrupted"},
     {"evict", "CLIENT", 1, 1, CTL_KILL, verb_evict, "take a client's rights; --kill ends it"},
     {"reload", "", 0, 0, 0, verb_reload, "read the configuration files again"},
     {"introspect", "", 0, 0, CTL_PAGER, verb_introspect, "the Varlink description of the interface"},

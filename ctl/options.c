@@ -52,6 +52,7 @@ static const struct option options[] = {
     {"transient", no_argument, NULL, OF_VERB(CTL_TRANSIENT)},
     {"interval", required_argument, NULL, OF_VERB(CTL_INTERVAL)},
     {"count", required_argument, NULL, OF_VERB(CTL_COUNT)},
+    {"events", required_argument, NULL, OF_VERB(CTL_EVENTS)},
     {},
 };
 
@@ -73,6 +74,7 @@ static const char *const options_help[] = {
     "                           whether it goes with its last client",
     "--interval TIME            monitor: 1s unless said",
     "--count N                  monitor: so many lines, then end",
+    "--events LIST              trace: only these, as gp_start,gp_end",
     "--help, --version",
     NULL,
 };
@@ -174,6 +176,8 @@ static void note_verb_option(struct ctl *ctl, unsigned option, const char *argum
         ctl->interval = argument;
     else if (option == CTL_COUNT)
         ctl->count = argument;
+    else if (option == CTL_EVENTS)
+        ctl->events = argument;
 }
 
 /* For text_nearest(), which ends at NULL. */

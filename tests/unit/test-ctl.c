@@ -308,7 +308,8 @@ static void wrong_command_lines_exit_with_two(void **state)
     static const char *const cases[][2] = {
         {"", "no verb"},
         {"statsu", "unknown verb 'statsu'; did you mean status?"},
-        {"trace", "unknown verb 'trace'"},
+        {"strace", "unknown verb 'strace'; did you mean trace?"},
+        {"monitor --events purge", "--events does not go with monitor"},
         {"qqqqqqqqqq", "--help lists them"},
         {"show", "usage: reclaimctl show ARENA"},
         {"show a b", "too many arguments; usage: reclaimctl show ARENA"},
@@ -657,6 +658,63 @@ static void monitor_prints_lines(void **state)
     expect_failure("monitor --interval 1us", 1, "10ms..1h");
 }
 
+#define EVENTS                                                                                               \
+    "{\"monotonicUSec\":1234000050,\"event\":\"gp_end\",\"arena\":\"routes\",\"number\":7,\"durationUSec\":1500},"     \
+    "{\"monotonicUSec\":1234000062,\"event\":\"bulk_free\",\"arena\":\"routes\",\"objects\":3,\"bytes\":4096},"        \
+    "{\"monotonicUSec\":1234100000,\"event\":\"unheard_of\",\"arena\":\"tables\",\"what\":\"ever\"}"
+
+/* Everything that the daemon tells, an event that this reclaimctl does not know too, and then its end. */
+static void trace_prints_a_line_an_event(void **state)
+{
+    stranger_start("{\"continues\":true,\"parameters\":{\"events\":[" EVENTS "],\"dropped\":12}}");
+    expect_failure("trace", 1, "hung up");
+    assert_string_equal(out, "           TIME  EVENT          ARENA         WHAT\n"
+                             "    1234.000050  gp_end         routes        number=7 duration=1.5ms\n"
+                             "    1234.000062  bulk_free      routes        objects=3 bytes=4K\n"
+                             "    1234.100000  unheard_of     tables        what=ever\n"
+                             "... 12 events dropped\n");
+    expect_failure("trace --json=short --no-legend", 1, "hung up");
+    assert_non_null(strstr(out, ",\"number\":7,\"durationUSec\":1500}\n{\"monotonicUSec\":1234000062,"));
+    assert_non_null(strstr(out, "\"what\":\"ever\"}\n{\"dropped\":12}\n"));
+    daemon_stop();
+    stranger_start("{\"continues\":true,\"parameters\":{\"events\":[],\"dropped\":1}}");
+    expect_failure("trace --no-legend", 1, "hung up");
+    assert_string_equal(out, "... 1 event dropped\n");
+    daemon_stop();
+    stranger_start("{\"parameters\":{}}");
+    expect_failure("trace", 1, "has no events");
+}
+
+static void trace_is_refused_in_words(void **state)
+{
+    expect_failure("trace nothere", 1, "no arena 'nothere'");
+    expect_failure("trace --events gp_start,gp_stop", 1, "no event 'gp_stop'; there are bulk_free, ");
+    assert_string_equal(out, "");
+}
+
+/* Ctrl-C is how it ends. */
+static void trace_ends_well_when_interrupted(void **state)
+{
+    char *argv[] = {program, (char *)"trace", (char *)"routes", NULL}, byte;
+    int fds[2], status;
+    pid_t pid;
+
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+        (void)dup2(fds[1], STDOUT_FILENO);
+        (void)execv(program, argv);
+        _exit(127);
+    }
+    assert_int_equal(read(fds[0], &byte, 1), 1); /* the legend: it listens */
+    assert_int_equal(kill(pid, SIGINT), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+}
+
 #define CTL_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define CTL_TEST_ALONE(name) cmocka_unit_test_setup_teardown(name, setup_alone, teardown)
 
@@ -683,6 +741,9 @@ int main(void)
         CTL_TEST_ALONE(audit_fails_with_a_list),
         CTL_TEST(reload_tells_what_stays),
         CTL_TEST(monitor_prints_lines),
+        CTL_TEST_ALONE(trace_prints_a_line_an_event),
+        CTL_TEST(trace_is_refused_in_words),
+        CTL_TEST(trace_ends_well_when_interrupted),
     };
 
     find_program();
