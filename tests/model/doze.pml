@@ -17,7 +17,8 @@
  *  Z2  While it dozes or sleeps, no magazine stays low and no lane waits.
  *  Z3  While it sleeps, every record has been collected.
  *  Z4  A daemon that dozes may look without waking up: no new store of `sleeps` and no membarrier
- *      (-DLOOKS_IN_DOZE).
+ *      (-DLOOKS_IN_DOZE). But when it filled a magazine it must wake up: a lane that took one more meanwhile
+ *      may have seen the old head, for which it has rung already.
  *  Z5  Where membarrier cannot be called, full fences before the clients' loads of `want` and `sleeps` do
  *      its work.
  *
@@ -41,6 +42,7 @@
  *  -DWAITER_SILENT: a full ring below the flood
  *  -DONLY_ACTIVE_LOOKED: the last look leaves out lanes that had nothing the time before
  *  -DLOOKS_IN_DOZE -DEVENT_CLEARED_AFTER_LOOK: a ring during the look is lost
+ *  -DLOOKS_IN_DOZE -DREFILLS_IN_DOZE: it dozes on after filling a magazine that is low again already
  */
 #ifndef DEFERS
 #define DEFERS 3
@@ -207,14 +209,14 @@ inline lane_look(lane)
     fi;
     if
     :: IS_LOW(lane) ->
-        atomic { filled[lane] = LOAD(TAKEN(lane)) + MAGAZINE_WORDS; found = 1; busy[lane] = 1 }
+        atomic { filled[lane] = LOAD(TAKEN(lane)) + MAGAZINE_WORDS; refilled = 1; found = 1; busy[lane] = 1 }
     :: else
     fi
 }
 
 inline look()
 {
-    found = 0;
+    atomic { found = 0; refilled = 0 };
     lane_look(0);
     lane_look(1)
 }
@@ -253,6 +255,12 @@ inline lane_rings_anew(lane)
     fi
 }
 
+#ifdef REFILLS_IN_DOZE
+#define MUST_WAKE_UP false
+#else
+#define MUST_WAKE_UP refilled
+#endif
+
 #ifdef EVENT_CLEARED_AFTER_LOOK
 #define CLEAR_EVENT skip
 #define CLEAR_EVENT_LATE event = 0
@@ -288,7 +296,7 @@ inline arena_sleep()
 proctype Daemon()
 {
     byte level, reached, timers;
-    bit found, pending;
+    bit found, refilled, pending;
     bit busy[2];
 
 awake:
@@ -313,12 +321,18 @@ end_resting:
     fi;
 #ifdef LOOKS_IN_DOZE
     if
-    :: level == DOZING -> look(); CLEAR_EVENT_LATE; goto end_resting
+    :: level == DOZING ->
+        look();
+        CLEAR_EVENT_LATE;
+        if
+        :: MUST_WAKE_UP
+        :: else -> goto end_resting
+        fi
     :: skip
     fi;
 #endif
 woken:
-    atomic { sleeps = AWAKE; level = AWAKE };
+    atomic { sleeps = AWAKE; level = AWAKE; refilled = 0 };
     goto awake
 }
 
