@@ -2,12 +2,12 @@
 /*
  * trace: a line an event, as it happens.
  *
- * What events there are and what they carry is the daemon's business: members are printed as they come, bytes and
- * durations known by the ends of their names. With --json=short each event is an object on a line of its own, for
- * machines. In both, events that the daemon had to drop are a line too, in their place.
+ * What events there are and what they carry is the daemon's business: members are printed as they come,
+ * bytes and durations known by the ends of their names. With --json=short each event is an object on a line
+ * of its own, for machines. In both, events that the daemon had to drop are a line too, in their place.
  *
- * There is no end but the daemon's or Ctrl-C, which is the ordinary one and so a success. It is let through only
- * while nothing is half printed.
+ * There is no end but the daemon's or Ctrl-C, which is the ordinary one and so a success. It is let through
+ * only while nothing is half printed.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -66,9 +66,10 @@ static void print_event(struct ctl *ctl, struct json_object *event)
 
     (void)fprintf(ctl->out, "%8" PRIu64 ".%06" PRIu64 "  %-13s  %-12s ", usec / USEC_PER_SEC,
                   usec % USEC_PER_SEC, ctl_text(event, "event"), ctl_text(event, "arena"));
-    json_object_object_foreach(event, name, value)
+    json_object_object_foreach (event, name, value) {
         if (!has_column(name))
             print_member(ctl, name, value);
+    }
     (void)fputc('\n', ctl->out);
 }
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Trace: the events of trace.h as a stream, to each listener those that it asked for and may see, until it hangs up.
+ * Trace: the events of trace.h as a stream, to each listener those that it asked for and may see, until it
+ * hangs up.
  *
- * The ring has one reader, so all listeners are served by one timer, which is there only while somebody listens:
- * else nothing is recorded and nothing wakes up. Each look empties the ring, and a listener gets what concerns it in
- * replies of a bounded size. Nobody who reads slowly holds up the others or makes us hold more and more: what finds
- * his connection full is dropped and counted for him, beside what the ring itself had no room for.
+ * The ring has one reader, so all listeners are served by one timer, which is there only while somebody
+ * listens: else nothing is recorded and nothing wakes up. Each look empties the ring, and a listener gets
+ * what concerns it in replies of a bounded size. Nobody who reads slowly holds up the others or makes us
+ * hold more and more: what finds his connection full is dropped and counted for him, beside what the ring
+ * itself had no room for.
  *
- * Rights are those to see the event's arena, as it was then: owner, group and mode come with the event, so an arena
- * that is gone by now is told of too, and nothing has to be looked up.
+ * Rights are those to see the event's arena, as it was then: owner, group and mode come with the event, so
+ * an arena that is gone by now is told of too, and nothing has to be looked up.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -112,7 +114,10 @@ static void tracer_take(struct tracer *t, const struct trace_record *r)
 
 /* ---- All of them ---- */
 
-/* Somebody may have put in as many again meanwhile: those are for the next look, as others want the thread too. */
+/*
+ * Somebody may have put in as many again meanwhile: those are for the next look, as others want the thread
+ * too.
+ */
 static void tracers_look(evutil_socket_t fd, short what, void *data)
 {
     struct control *c = data;

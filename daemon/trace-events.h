@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The events, a function each, called where they happen. Each is a USDT probe too, reclaimd:gp_start and so on, when
- * this was built with <sys/sdt.h> (option usdt): an instruction that does nothing until a tracer puts its own there
- * (`bpftrace -l 'usdt:/usr/bin/reclaimd:*'`). A probe's arguments are the arena's name, then those of the function.
+ * The events, a function each, called where they happen. Each is a USDT probe too, reclaimd:gp_start and so
+ * on, when this was built with <sys/sdt.h> (option usdt): an instruction that does nothing until a tracer
+ * puts its own there (`bpftrace -l 'usdt:/usr/bin/reclaimd:*'`). A probe's arguments are the arena's name,
+ * then those of the function.
  *
  * They may be called under any lock: none is taken here. See trace.h for what they cost.
  */
@@ -24,7 +25,8 @@
 #endif
 
 /* The rarer half: somebody listens. */
-void trace_arena_push(enum trace_event event, const struct arena *a, const uint64_t values[static TRACE_VALUES]);
+void trace_arena_push(enum trace_event event, const struct arena *a,
+                      const uint64_t values[static TRACE_VALUES]);
 
 #define TRACE_ARENA(event, a, ...)                                                                           \
     do {                                                                                                     \

@@ -8,12 +8,13 @@
  *     2 lap + 1    full: the consumer reads it
  *     2 lap + 2    free for the next lap
  *
- * A producer claims a place by moving `tail`; that alone gives it the slot, and publishes nothing, so it is relaxed.
- * What is ordered is the slot: each change of turn is a release after the record was touched, each look at it an
- * acquire before. A zeroed ring is an empty one, so it lives in memory that nobody pays for until it is used.
+ * A producer claims a place by moving `tail`; that alone gives it the slot, and publishes nothing, so it is
+ * relaxed. What is ordered is the slot: each change of turn is a release after the record was touched, each
+ * look at it an acquire before. A zeroed ring is an empty one, so it lives in memory that nobody pays for
+ * until it is used.
  *
- * T4: the claim of an event that happened later reads `tail` after the earlier one moved it, by coherence, so its
- * place is behind it; and the consumer takes the places in order.
+ * T4: the claim of an event that happened later reads `tail` after the earlier one moved it, by coherence,
+ * so its place is behind it; and the consumer takes the places in order.
  */
 #include "trace.h"
 
@@ -84,9 +85,9 @@ static uint64_t turn_free(uint64_t place)
 }
 
 /*
- * A place of one's own, or NULL: the ring is full. Whoever reads a `tail` that is behind sees a turn that is ahead,
- * and tries the next one. The turn itself may be seen late, as full though just taken: then one event is dropped,
- * and counted, that would have had room by an instant.
+ * A place of one's own, or NULL: the ring is full. Whoever reads a `tail` that is behind sees a turn that
+ * is ahead, and tries the next one. The turn itself may be seen late, as full though just taken: then one
+ * event is dropped, and counted, that would have had room by an instant.
  */
 static struct slot *slot_claim(uint64_t *ret_place)
 {

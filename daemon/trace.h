@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Trace: what the daemon does, as it happens, for whoever listens. One ring a daemon: any thread puts events in,
- * the main thread takes them out and hands them on (control-trace.c). What may be put in where stands in
- * trace-events.h; this file knows nothing of arenas.
+ * Trace: what the daemon does, as it happens, for whoever listens. One ring a daemon: any thread puts
+ * events in, the main thread takes them out and hands them on (control-trace.c). What may be put in where
+ * stands in trace-events.h; this file knows nothing of arenas.
  *
  *               trace_push()   trace_take()   trace_want()   trace_wants()
  *     any thread     yes            -              -              yes
@@ -10,11 +10,12 @@
  *
  * Guarantees
  *  T1 Nobody listens: an event costs one relaxed load and a branch.
- *  T2 No producer ever waits: not for the consumer, not for another producer that was stopped half-way. With the
- *     ring full the event is dropped and counted. (Lock-free: a claim fails only because another one succeeded.)
+ *  T2 No producer ever waits: not for the consumer, not for another producer that was stopped half-way.
+ *     With the ring full the event is dropped and counted. (Lock-free: a claim fails only because another
+ *     one succeeded.)
  *  T3 The consumer never waits either: it takes what is complete and comes back later. (Wait-free.)
- *  T4 Two events, one of which happened before the other, in one thread or by way of any synchronization between
- *     two, are taken in that order.
+ *  T4 Two events, one of which happened before the other, in one thread or by way of any synchronization
+ *     between two, are taken in that order.
  *  T5 What is taken is whole, and is taken once.
  */
 #ifndef RECLAIMD_TRACE_H
@@ -47,7 +48,10 @@ enum trace_event {
 #define TRACE_VALUES 4u       /* of one event at most */
 #define TRACE_RING_SIZE 4096u /* half a MiB, and 200,000 events a second at 20 ms a look; a power of two */
 
-/* Where it happened, and what decides who may see it: a copy, as the arena may be gone when it is looked at. */
+/*
+ * Where it happened, and what decides who may see it: a copy, as the arena may be gone when it is looked
+ * at.
+ */
 struct trace_origin {
     char arena[ARENA_NAME_BYTES];
     mode_t mode;
@@ -71,8 +75,10 @@ const char *trace_value_name(enum trace_event event, unsigned i);
 
 extern uint32_t trace_wanted; /* a bit an event; main thread writes */
 
-/* A stale answer records an event too much, which nobody is given, or one too few of those that come while somebody
- * begins to listen. */
+/*
+ * A stale answer records an event too much, which nobody is given, or one too few of those that come while
+ * somebody begins to listen.
+ */
 static inline bool trace_wants(enum trace_event event)
 {
     return unlikely(load_relaxed(&trace_wanted) & (UINT32_C(1) << event));
@@ -82,7 +88,10 @@ static inline bool trace_wants(enum trace_event event)
 void trace_push(enum trace_event event, const struct trace_origin *origin,
                 const uint64_t values[static TRACE_VALUES]);
 
-/* Main thread: from now on these are wanted. Who begins to listen does not get what was left by those before. */
+/*
+ * Main thread: from now on these are wanted. Who begins to listen does not get what was left by those
+ * before.
+ */
 void trace_want(uint32_t events);
 
 /* Main thread: the oldest one; false: there is none, or it is not complete yet. */

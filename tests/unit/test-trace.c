@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ring of events: nothing is lost without being counted, nothing comes twice or torn, each producer's events
- * come in its order, and an event that another one caused comes behind it; with several producers at once.
+ * The ring of events: nothing is lost without being counted, nothing comes twice or torn, each producer's
+ * events come in its order, and an event that another one caused comes behind it; with several producers at
+ * once.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -143,7 +144,8 @@ static void check_record(const struct trace_record *r, int64_t last[PRODUCERS])
     uint64_t me = r->values[0], i = r->values[1];
 
     assert_true(me < PRODUCERS && i < EVENTS_EACH);
-    assert_true(r->values[2] == ~me && r->values[3] == (me ^ i) && (uint64_t)r->event == me % TRACE_EVENT_MAX);
+    assert_true(r->values[2] == ~me && r->values[3] == (me ^ i) &&
+                (uint64_t)r->event == me % TRACE_EVENT_MAX);
     assert_string_equal(r->origin.arena, "routes");
     assert_true((int64_t)i > last[me]);
     last[me] = (int64_t)i;
@@ -211,7 +213,7 @@ static void cause_comes_before_effect(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        TRACE_TEST(record_comes_out_as_it_went_in), TRACE_TEST(full_ring_drops_and_counts),
+        TRACE_TEST(record_comes_out_as_it_went_in),  TRACE_TEST(full_ring_drops_and_counts),
         TRACE_TEST(only_what_is_wanted_is_recorded), TRACE_TEST(who_begins_to_listen_gets_nothing_old),
         TRACE_TEST(names_are_found_again),           TRACE_TEST(producers_lose_nothing_uncounted),
         TRACE_TEST(cause_comes_before_effect),

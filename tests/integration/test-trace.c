@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/* What a daemon at work tells those who trace it: over its control socket, and by reclaimctl. */
+#include "daemon-fixture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "basic/varlink-frame.h"
+
+enum {
+    OBJECTS = 100, /* fewer than make a flood */
+    EXTENT_BYTES = 1 << 20,
+    LINE_BYTES = 512,
+};
+
+/*
+ * ---- Over the socket
+ * -------------------------------------------------------------------------------------
+ */
+
+struct tracer {
+    struct varlink_client *client;
+    json_object *events; /* all that came so far */
+    uint64_t n_dropped;
+};
+
+static void tracer_receive(struct tracer *t)
+{
+    json_object *reply, *events, *dropped;
+    const char *text;
+
+    assert_int_equal(varlink_client_receive(t->client, HANG_SECONDS * UINT64_C(1000000), &text), 0);
+    reply = json_tokener_parse(text);
+    if (json_pointer_get(reply, "/parameters/events", &events) != 0 ||
+        json_pointer_get(reply, "/parameters/dropped", &dropped) != 0)
+        fail_msg("not what Trace answers: %s", text);
+    t->n_dropped += json_object_get_uint64(dropped);
+    for (size_t i = 0; i < json_object_array_length(events); i++)
+        (void)json_object_array_add(t->events, json_object_get(json_object_array_get_idx(events, i)));
+    (void)json_object_put(reply);
+}
+
+/* Once it returns, all that happens is told. */
+static void tracer_open(struct tracer *t, const struct daemon *d, const char *parameters)
+{
+    char call[256];
+
+    *t = (struct tracer){.events = json_object_new_array()};
+    (void)snprintf(call, sizeof(call),
+                   "{\"method\":\"org.reclaimd.Control.Trace\",\"parameters\":{%s},\"more\":true}",
+                   parameters);
+    assert_int_equal(varlink_client_connect(d->control, &t->client), 0);
+    assert_int_equal(varlink_client_send(t->client, call), 0);
+    tracer_receive(t);
+    assert_int_equal(json_object_array_length(t->events), 0);
+}
+
+static void tracer_close(struct tracer *t)
+{
+    t->client = varlink_client_free(t->client);
+    (void)json_object_put(t->events);
+}
+
+static json_object *event_member(json_object *event, const char *name)
+{
+    json_object *value = NULL;
+
+    if (!json_object_object_get_ex(event, name, &value))
+        fail_msg("no %s in %s", name, json_object_to_json_string(event));
+    return value;
+}
+
+static uint64_t event_number(json_object *event, const char *name)
+{
+    return json_object_get_uint64(event_member(event, name));
+}
+
+static bool event_is(json_object *event, const char *name)
+{
+    return strcmp(json_object_get_string(event_member(event, "event")), name) == 0;
+}
+
+/* The next one of that name at *at or behind it, waiting for it to come; *at is then behind it. */
+static json_object *tracer_next(struct tracer *t, size_t *at, const char *name)
+{
+    for (;; (*at)++) {
+        json_object *event;
+
+        while (*at == json_object_array_length(t->events))
+            tracer_receive(t);
+        event = json_object_array_get_idx(t->events, *at);
+        assert_string_equal(json_object_get_string(event_member(event, "arena")), "a");
+        if (event_is(event, name)) {
+            (*at)++;
+            return event;
+        }
+    }
+}
+
+/* Of all of that name so far. */
+static uint64_t tracer_sum(const struct tracer *t, const char *name, const char *member)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < json_object_array_length(t->events); i++)
+        if (event_is(json_object_array_get_idx(t->events, i), name))
+            sum += event_number(json_object_array_get_idx(t->events, i), member);
+    return sum;
+}
+
+static void defer_objects(struct reclaim_lane *l)
+{
+    void *objects[OBJECTS];
+
+    for (int i = 0; i < OBJECTS; i++)
+        objects[i] = must_alloc(l, 64);
+    for (int i = 0; i < OBJECTS; i++)
+        assert_int_equal(reclaim_defer_free(l, objects[i]), 0);
+}
+
+static void expect_client(json_object *event, uint64_t client)
+{
+    assert_int_equal(event_number(event, "client"), client);
+}
+
+/* A barrier has what is pending drained, after a grace period freed, and only then returns. */
+static void expect_barrier(struct tracer *t, size_t *at)
+{
+    size_t drained = *at;
+    json_object *drain = tracer_next(t, &drained, "drain"), *start = tracer_next(t, at, "gp_start"), *end;
+
+    end = tracer_next(t, at, "gp_end");
+    assert_int_equal(event_number(start, "number"), event_number(end, "number"));
+    assert_int_equal(event_number(drain, "objects"), OBJECTS);
+    assert_int_equal(event_number(drain, "bytes"), OBJECTS * 64);
+    assert_true(event_number(drain, "pages") > 0);
+    assert_string_equal(json_object_get_string(event_member(drain, "cause")), "request");
+    *at = *at > drained ? *at : drained;
+    (void)tracer_next(t, at, "bulk_free");
+}
+
+static void events_come_in_order(void **state)
+{
+    struct daemon *d = *state;
+    struct reclaim_lane *l;
+    struct reclaim *r;
+    struct tracer t;
+    json_object *e, *start;
+    uint64_t client;
+    size_t at = 0;
+
+    daemon_start(d, "--arena", "a:16M", "--arena", "other:1M", "--set", "drain-interval=1h", NULL);
+    tracer_open(&t, d, "\"arena\":\"a\"");
+    r = must_open(d, "a");
+    l = must_lane(r);
+    e = tracer_next(&t, &at, "attach");
+    assert_int_equal(event_number(e, "pid"), getpid());
+    client = event_number(e, "client");
+
+    defer_objects(l);
+    assert_int_equal(reclaim_barrier(l, NULL), 0);
+    expect_barrier(&t, &at);
+
+    assert_int_equal(reclaim_synchronize(l, 0, NULL), 0);
+    expect_client(tracer_next(&t, &at, "sync_request"), client);
+    start = tracer_next(&t, &at, "gp_start");
+    e = tracer_next(&t, &at, "gp_end");
+    assert_int_equal(event_number(e, "number"), event_number(start, "number"));
+    assert_true(event_number(e, "monotonicUSec") >= event_number(start, "monotonicUSec"));
+    expect_client(tracer_next(&t, &at, "sync_complete"), client);
+    assert_int_equal(tracer_sum(&t, "bulk_free", "objects"), OBJECTS);
+    assert_int_equal(tracer_sum(&t, "bulk_free", "bytes"), OBJECTS * 64);
+
+    ctl_do(d, "synchronize", "a", NULL); /* the daemon's own */
+    expect_client(tracer_next(&t, &at, "sync_request"), 0);
+    expect_client(tracer_next(&t, &at, "sync_complete"), 0);
+    reclaim_close(r);
+    expect_client(tracer_next(&t, &at, "detach"), client);
+    assert_int_equal(t.n_dropped, 0);
+    tracer_close(&t);
+    daemon_stop(d);
+}
+
+/* Each way in which batches end. */
+static void frees_are_told_in_every_mode(void **state)
+{
+    static const char *const modes[][2] = {{"gp-wait=poll", "batching=yes"},
+                                           {"gp-wait=callback", "batching=yes"},
+                                           {"gp-wait=poll", "batching=no"}};
+    struct daemon *d = *state;
+
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        struct reclaim_lane *l;
+        struct reclaim *r;
+        struct tracer t;
+        size_t at = 0;
+
+        daemon_start(d, "--arena", "a:16M", "--set", modes[i][0], "--set", modes[i][1], NULL);
+        tracer_open(&t, d, "\"events\":[\"bulk_free\"]");
+        r = must_open(d, "a");
+        l = must_lane(r);
+        defer_objects(l);
+        assert_int_equal(reclaim_barrier(l, NULL), 0);
+        while (tracer_sum(&t, "bulk_free", "objects") < OBJECTS)
+            (void)tracer_next(&t, &at, "bulk_free");
+        assert_int_equal(tracer_sum(&t, "bulk_free", "objects"), OBJECTS);
+        assert_int_equal(tracer_sum(&t, "bulk_free", "bytes"), OBJECTS * 64);
+        reclaim_close(r);
+        tracer_close(&t);
+        daemon_stop(d);
+    }
+}
+
+static void *act_synchronize(struct actor *a, void *userdata)
+{
+    return (void *)(intptr_t)reclaim_synchronize(a->lane, 0, NULL);
+}
+
+static void stalls_and_purges_are_told(void **state)
+{
+    struct daemon *d = *state;
+    struct actor waiter = {0};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+    struct tracer t;
+    json_object *e;
+    size_t at = 0;
+    void *extent;
+
+    daemon_start(d, "--arena", "a:16M", "--set", "stall-timeout=100ms", NULL);
+    tracer_open(&t, d, "\"events\":[\"stall\",\"purge\",\"gp_end\"]");
+    r = must_open(d, "a");
+    l = must_lane(r);
+    actor_start(&waiter, r);
+    assert_int_equal(reclaim_read_lock(l), 0);
+    actor_begin(&waiter, act_synchronize, NULL);
+    e = tracer_next(&t, &at, "stall");
+    assert_true(event_number(e, "client") > 0);
+    assert_true(event_number(e, "durationUSec") >= 100000);
+    reclaim_read_unlock(l);
+    assert_null(actor_end(&waiter));
+    assert_true(event_number(tracer_next(&t, &at, "gp_end"), "durationUSec") >= 100000);
+
+    extent = must_alloc(l, EXTENT_BYTES);
+    memset(extent, 1, EXTENT_BYTES);
+    assert_int_equal(reclaim_free(l, extent), 0);
+    ctl_do(d, "drain", "a", NULL);
+    ctl_do(d, "purge", "a", NULL);
+    e = tracer_next(&t, &at, "purge");
+    assert_true(event_number(e, "holes") > 0);
+    assert_true(event_number(e, "bytes") >= EXTENT_BYTES);
+    actor_stop(&waiter);
+    reclaim_close(r);
+    tracer_close(&t);
+    daemon_stop(d);
+}
+
+/*
+ * ---- By reclaimctl
+ * ---------------------------------------------------------------------------------------
+ */
+
+struct ctl_tracer {
+    const struct daemon *d;
+    int fds[2];
+    pid_t pid;
+    FILE *out;
+};
+
+static int ctl_trace_exec(void *userdata)
+{
+    struct ctl_tracer *t = userdata;
+
+    (void)dup2(t->fds[1], STDOUT_FILENO);
+    (void)execl(getenv("RECLAIMCTL"), "reclaimctl", "--control", t->d->control, "trace", "a",
+                "--events=drain,gp_start,gp_end,bulk_free", (char *)NULL);
+    return 127;
+}
+
+/* Reads on to a line that has these words. */
+static void ctl_trace_expect(struct ctl_tracer *t, const char *words)
+{
+    char line[LINE_BYTES] = "";
+
+    do
+        if (!fgets(line, sizeof(line), t->out))
+            fail_msg("the trace ended before '%s'", words);
+    while (!strstr(line, words));
+}
+
+static void reclaimctl_follows_a_drain(void **state)
+{
+    struct daemon *d = *state;
+    struct ctl_tracer t = {.d = d};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+    int status;
+
+    daemon_start(d, "--arena", "a:16M", "--set", "drain-interval=5ms", NULL);
+    (void)alarm(2 * HANG_SECONDS);
+    assert_int_equal(pipe2(t.fds, O_CLOEXEC), 0);
+    t.pid = child_start(ctl_trace_exec, &t);
+    (void)close(t.fds[1]);
+    t.out = fdopen(t.fds[0], "r");
+    ctl_trace_expect(&t, "EVENT"); /* from here on */
+    r = must_open(d, "a");
+    l = must_lane(r);
+    defer_objects(l);
+    ctl_trace_expect(&t, " drain          a             cause=interval objects=");
+    ctl_trace_expect(&t, " gp_start       a             number=");
+    ctl_trace_expect(&t, " gp_end         a             number=");
+    ctl_trace_expect(&t, " bulk_free      a             objects=");
+    assert_int_equal(kill(t.pid, SIGINT), 0);
+    status = child_wait(t.pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    (void)fclose(t.out);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+int main(void)
+{
+    struct daemon d = {0};
+    const struct CMUnitTest tests[] = {
+        daemon_test(events_come_in_order),
+        daemon_test(frees_are_told_in_every_mode),
+        daemon_test(stalls_and_purges_are_told),
+        daemon_test(reclaimctl_follows_a_drain),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
