@@ -18,7 +18,7 @@
 
 #define RECORDS_A_LOOK ABI_RING_RECORDS
 #define CHAIN_A_LOOK 4096u /* objects of a chain: each is a cache miss or two */
-#define IDLE_LOOKS 64u /* a lane with nothing for so many looks is looked at only when all are */
+#define IDLE_LOOKS 64u     /* a lane with nothing for so many looks is looked at only when all are */
 #define MAGAZINE_BYTES_MAX (512u << 10)
 #define MAGAZINE_ARENA_SHARE 16u /* all lanes' magazines of a class together: this part of the arena */
 #define REFUSED_LOG_USEC 10000000u
@@ -147,8 +147,9 @@ int arena_give_lane(struct arena *a, struct client *c, uint32_t *ret_number, uin
     cl->active = true;
     cl->life = LANE_LIVE;
     c->n_live++;
+    /* before the answer; pairs with grace_scan() */
     if (number >= c->n_marked)
-        store_release(&c->n_marked, number + 1); /* before the answer; pairs with grace_scan() */
+        store_release(&c->n_marked, number + 1);
     *ret_number = number;
     *ret_generation = cl->lane.shared->generation;
     return 0;
@@ -191,8 +192,9 @@ static void lane_end(struct pass *pass, struct client_lane *cl)
     pass->found = true;
     if (a->waiting_for_lane)
         connections_retry_lanes(a);
+    /* may drop the arena's reference to it: the last thing here */
     if (cl->client->n_live == 0 && cl->client->on_free)
-        cl->client->on_free(a, cl->client); /* may drop the arena's reference to it: the last thing here */
+        cl->client->on_free(a, cl->client);
 }
 
 /* ---- Collect ---- */
@@ -236,8 +238,8 @@ static bool lane_is_over_limit(struct pass *pass, struct client_lane *cl)
     bool over = cl->client->account.pending_bytes >= pass->pending_max;
 
     if (over != (bool)cl->lane.shared->over_limit)
-        store_relaxed(&cl->lane.shared->over_limit,
-                      over); /* the client looks at it after its full fence; lane_wait() */
+        /* the client looks at it after its full fence; lane_wait() */
+        store_relaxed(&cl->lane.shared->over_limit, over);
     if (over)
         pass->arena->drain.urgent = DRAIN_FULL;
     return over;
@@ -269,8 +271,8 @@ static void lane_evict(struct client_lane *cl)
 {
     if (cl->lane.shared->evicted)
         return;
-    store_release(&cl->lane.shared->evicted,
-                  1); /* arena_wake_lanes() wakes who waits; pairs with lane_wait() */
+    /* arena_wake_lanes() wakes who waits; pairs with lane_wait() */
+    store_release(&cl->lane.shared->evicted, 1);
     cl->active = true;
 }
 
@@ -292,8 +294,8 @@ static int lane_take_all(struct pass *pass, struct client_lane *cl)
 
 static void lane_look_live(struct pass *pass, struct client_lane *cl, bool all)
 {
-    if ((all || cl->lost) &&
-        (load_acquire(&cl->lost) || lane_is_dead(&cl->lane))) { /* pairs with grace_check() */
+    /* pairs with grace_check() */
+    if ((all || cl->lost) && (load_acquire(&cl->lost) || lane_is_dead(&cl->lane))) {
         arena_doom_lane(pass->arena, cl);
         return;
     }
@@ -311,10 +313,12 @@ static void lane_look_doomed(struct pass *pass, struct client_lane *cl)
     struct arena *a = pass->arena;
 
     pass->found = true;
+    /* starved: after the sweep */
     if (!cl->lane.quarantined && lane_take_all(pass, cl) == -ENOBUFS)
-        return; /* starved: after the sweep */
+        return;
+    /* more than one look takes */
     if (!cl->lane.quarantined && (lane_has_records(&cl->lane) || lane_has_chain(&cl->lane)))
-        return; /* more than one look takes */
+        return;
     if (lane_bury(&cl->lane, a->heap, &a->pending) < 0)
         return;
     lane_buried(pass, cl);
@@ -352,7 +356,8 @@ static void lane_take_to_the_end(struct pass *pass, struct client_lane *cl)
 {
     uint32_t until = load_acquire(&cl->lane.shared->chain_count); /* pairs with reclaim_defer_free_head() */
 
-    while (lane_take_all(pass, cl) == 0 && (int32_t)(until - cl->lane.state->chain_seen) > 0 && lane_has_chain(&cl->lane))
+    while (lane_take_all(pass, cl) == 0 && (int32_t)(until - cl->lane.state->chain_seen) > 0 &&
+           lane_has_chain(&cl->lane))
         ;
 }
 
@@ -378,13 +383,14 @@ static int ask_extent(struct arena *a, struct client_lane *cl, uint32_t pages)
     uint64_t word;
     int r;
 
+    /* no honest lane asks for more than it takes */
     if (lane_magazine_room(&cl->lane, ABI_CLASS_EXTENT) == 0)
-        return -EINVAL; /* no honest lane asks for more than it takes */
+        return -EINVAL;
     r = heap_extent_reserve(a->heap, pages, &word);
     if (r < 0)
         return r;
-    store_relaxed(&a->domain->extent_block,
-                  heap_extent_block(a->heap)); /* before the hand-out, whose release publishes it */
+    /* before the hand-out, whose release publishes it */
+    store_relaxed(&a->domain->extent_block, heap_extent_block(a->heap));
     lane_refill(&cl->lane, a->state, a->heap, ABI_CLASS_EXTENT, &word, 1);
     return 0;
 }
@@ -466,8 +472,8 @@ static bool lane_wake(struct lane *l)
     if (!load_relaxed(
             &l->shared->waiting)) /* after the fence in arena_wake_lanes(); pairs with lane_wait() */
         return false;
-    store_release(&l->shared->wake,
-                  l->shared->wake + 1); /* all progress of this pass is before it; pairs with lane_wait() */
+    /* all progress of this pass is before it; pairs with lane_wait() */
+    store_release(&l->shared->wake, l->shared->wake + 1);
     (void)syscall(SYS_futex, &l->shared->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     return true;
 }
@@ -478,18 +484,9 @@ void arena_wake_lanes(struct pass *pass)
 
     full_fence(); /* between the stores of this pass and the loads of waiting; pairs with lane_wait()'s */
     for (uint32_t i = 0; i < a->n_lanes; i++)
+        /* it had to wait for us: look more often */
         if (a->lanes[i]->active && lane_wake(&a->lanes[i]->lane))
-            pass->pace = 256; /* it had to wait for us: look more often */
-}
-
-bool arena_has_deferred(const struct arena *a)
-{
-    if (a->pending.total_objects > 0 || a->operations || a->barriers || a->n_single_run != a->n_single_pushed)
-        return true;
-    for (uint32_t i = 0; i < a->n_lanes; i++)
-        if (a->lanes[i]->life != LANE_LIVE || a->lanes[i]->ask_cookie != 0)
-            return true;
-    return false;
+            pass->pace = 256;
 }
 
 /* After `sleeps` was stored and the membarrier: whatever a client did before that is seen here, and whatever
@@ -504,7 +501,8 @@ static bool lane_wants_more(const struct client_lane *cl, bool asleep)
         return false;
     if (cl->lane.quarantined || load_relaxed(&cl->client->evicted) || cl->lane.shared->over_limit)
         return false;
-    return lane_has_records(&cl->lane) || lane_has_chain(&cl->lane) || (asleep && lane_has_rung(&cl->lane)) || lane_is_low(&cl->lane) ||
+    return lane_has_records(&cl->lane) || lane_has_chain(&cl->lane) || (asleep && lane_has_rung(&cl->lane)) ||
+           lane_is_low(&cl->lane) ||
            (cl->ask_cookie == 0 && lane_ask(&cl->lane, &class_index, &pages, &flags, &sequence));
 }
 

@@ -24,8 +24,9 @@ static void barrier_begin(struct pass *pass, struct barrier *b)
     struct arena *a = pass->arena;
 
     arena_collect_everything(pass);
+    /* rings may hold some still: after the sweep */
     if (a->pending.starved)
-        return; /* rings may hold some still: after the sweep */
+        return;
     b->begun = true;
     b->cookie = arena_close_pages(a);
     b->n_single = 0;
@@ -180,8 +181,8 @@ static void operation_begin(struct pass *pass, struct operation *op)
     if (op->kind == CONTROL_OPERATION_PURGE)
         a->purge.asked = true;
     if (op->kind == CONTROL_OPERATION_PURGE || op->kind == CONTROL_OPERATION_AUDIT)
-        a->sweep_due =
-            true; /* pages that a client touched after they were given back are no fault of the books */
+        /* pages that a client touched after they were given back are no fault of the books */
+        a->sweep_due = true;
 }
 
 static bool purge_is_under_way(const struct arena *a)

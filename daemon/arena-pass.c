@@ -77,7 +77,8 @@ static void arena_end_relief(struct pass *pass)
 {
     struct arena *a = pass->arena;
 
-    if (a->relief_cookie == 0 || pass->completed < a->relief_cookie || arena_oldest_cookie(a) <= a->relief_cookie)
+    if (a->relief_cookie == 0 || pass->completed < a->relief_cookie ||
+        arena_oldest_cookie(a) <= a->relief_cookie)
         return;
     a->relief_cookie = 0;
     a->purge.asked = true;
@@ -90,8 +91,8 @@ static void arena_charge(struct arena *a)
 
     if (a->charged_bytes <= backed)
         return;
-    (void)fetch_sub_relaxed(&a->user->backed_bytes,
-                            a->charged_bytes - backed); /* a limit: late is harmless */
+    /* a limit: late is harmless */
+    (void)fetch_sub_relaxed(&a->user->backed_bytes, a->charged_bytes - backed);
     a->charged_bytes = backed;
 }
 
@@ -132,14 +133,15 @@ static void publish(struct pass *pass)
 static void set_sleeps(struct arena *a, enum abi_sleeps sleeps)
 {
     if (a->domain->sleeps != sleeps)
-        store_relaxed(&a->domain->sleeps,
-                      sleeps); /* when it matters a membarrier follows; pairs with lane_ring() */
+        /* when it matters a membarrier follows; pairs with lane_ring() */
+        store_relaxed(&a->domain->sleeps, sleeps);
 }
 
 /* Tells the clients, makes sure that they know, and looks once more. True: nothing came meanwhile. */
 static bool arena_sleep(struct arena *a)
 {
-    bool asleep = !arena_has_deferred(a);
+    bool asleep =
+        a->pending.n_objects == 0; /* else the drain timer is armed, or a batch's end asks for a drain */
 
     if (asleep)
         for (uint32_t i = 0; i < a->n_lanes; i++)

@@ -42,8 +42,9 @@ uint64_t arena_oldest_cookie(struct arena *a)
     for (unsigned i = 0; i < BATCHES_MAX && a->batches.n_running > 0; i++)
         if (a->batches.all[i].stage != BATCH_IDLE && a->batches.all[i].pages.first)
             oldest = MIN(oldest, a->batches.all[i].pages.first->cookie);
+    /* nobody knows: until the sweep */
     if (a->pending.starved)
-        oldest = 0; /* nobody knows: until the sweep */
+        oldest = 0;
     return oldest;
 }
 
@@ -241,8 +242,9 @@ static bool purge_queue(struct arena *a)
 {
     struct purge_work *work = calloc(1, sizeof(*work));
 
+    /* the next pass tries again */
     if (!work)
-        return false; /* the next pass tries again */
+        return false;
     work->n_holes = heap_purge_begin(a->heap, work->holes, PURGE_HOLES, HOLE_BYTES_MIN, &a->purge.cursor);
     if (work->n_holes == 0) {
         free(work);
@@ -365,8 +367,8 @@ void arena_purge(struct pass *pass)
     if (!d.purge)
         return;
     if (!purge_queue(a))
-        a->purge =
-            (struct purge_timer){.n_running = a->purge.n_running}; /* too small to punch: wait for more */
+        /* too small to punch: wait for more */
+        a->purge = (struct purge_timer){.n_running = a->purge.n_running};
 }
 
 static void work_done(struct arena *a, struct purge_work *work)
@@ -381,8 +383,8 @@ static void work_done(struct arena *a, struct purge_work *work)
     trace_purge(a, work->n_holes, a->figures.punched_bytes - bytes_before);
     a->figures.n_purges_run++;
     a->purge.n_running--;
-    if (work->n_holes < PURGE_HOLES ||
-        !purge_queue(a)) { /* a full work may have left some: the same purge goes on */
+    /* a full work may have left some: the same purge goes on */
+    if (work->n_holes < PURGE_HOLES || !purge_queue(a)) {
         a->purge.n_running++;
         purge_ended(&a->purge);
         a->sweep_due = !work->found;

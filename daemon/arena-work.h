@@ -41,10 +41,9 @@ void arena_take_rung(struct arena *a);
 void arena_look_at_lanes(struct pass *pass, bool all);
 void arena_fill_lanes(struct pass *pass);
 void arena_wake_lanes(struct pass *pass); /* one full fence, then whoever waits */
-bool arena_lanes_want_more(struct arena *a,
-                           bool asleep);          /* after the membarrier: did anything come meanwhile? */
+/* after the membarrier: did anything come meanwhile? */
+bool arena_lanes_want_more(struct arena *a, bool asleep);
 void arena_collect_everything(struct pass *pass); /* all rings up to their heads of this moment */
-bool arena_has_deferred(const struct arena *a);   /* pending or on its way there: not asleep, but dozing */
 
 /* arena-reclaim.c */
 void arena_expire(struct pass *pass);
@@ -54,8 +53,8 @@ uint64_t
 arena_close_pages(struct arena *a); /* all that is pending has a cookie; returns one that covers it */
 uint64_t arena_oldest_cookie(struct arena *a); /* of the pages that are left; UINT64_MAX: none */
 void arena_want_cookie(struct arena *a, uint64_t cookie, bool expedited);
-void arena_purge_done(struct arena *a,
-                      struct purge_work *work); /* the purger's thread; takes the lock itself */
+/* the purger's thread; takes the lock itself */
+void arena_purge_done(struct arena *a, struct purge_work *work);
 void arena_sweep_found(struct arena *a, struct purge_work *work); /* the purger's thread */
 void *arena_zero_base(const struct pass *pass);
 

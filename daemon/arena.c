@@ -27,8 +27,8 @@
 static int arena_back(void *userdata, uint64_t offset, uint64_t bytes)
 {
     struct arena *a = userdata;
-    uint64_t others = fetch_add_relaxed(&a->user->backed_bytes,
-                                        bytes); /* a limit, not a lock: late by one step is harmless */
+    /* a limit, not a lock: late by one step is harmless */
+    uint64_t others = fetch_add_relaxed(&a->user->backed_bytes, bytes);
     int r = others + bytes > load_relaxed(&a->user->limit_bytes) ? -ENOMEM : memory_take(bytes);
 
     while (r == 0 && fallocate(a->arena_fd, 0, (off_t)offset, (off_t)bytes) < 0)
@@ -128,15 +128,19 @@ static void arena_init(struct arena *a)
     drain_timer_init(&a->drain);
 }
 
-static void arena_free(struct arena *a)
+void arena_drop_pages(struct arena *a)
 {
-    if (a->heap)
-        a->heap = heap_free(a->heap);
-    pending_deinit(&a->pending);
     for (unsigned i = 0; i < BATCHES_MAX; i++)
         if (a->batches.all[i].stage != BATCH_IDLE)
             batch_drop(&a->batches.all[i], &a->pending);
-    pending_drop_spare(&a->pending);
+    pending_deinit(&a->pending);
+}
+
+static void arena_free(struct arena *a)
+{
+    arena_drop_pages(a);
+    if (a->heap)
+        a->heap = heap_free(a->heap);
     gp_deinit(&a->gp);
     segment_unmap(a->base, a->bytes);
     if (a->state)
@@ -267,9 +271,9 @@ int arena_set_parameters(struct arena *a, const struct arena_parameters *p)
     fresh->p = *p;
     old = rcu_xchg_pointer(&a->snapshot, fresh);
     urcu_memb_call_rcu(&old->rcu, snapshot_free);
-    store_relaxed(&a->domain->flood_objects,
-                  (uint32_t)MIN(p->flood_objects, UINT32_MAX)); /* a hint: late is harmless */
-    arena_kick(a);                                              /* armed timers follow at once */
+    /* a hint: late is harmless */
+    store_relaxed(&a->domain->flood_objects, (uint32_t)MIN(p->flood_objects, UINT32_MAX));
+    arena_kick(a); /* armed timers follow at once */
     return 0;
 }
 

@@ -114,7 +114,7 @@ struct arena {
     struct __cds_wfs_stack rung;
     uint32_t look_at_all;   /* any thread: something is wrong with some lane: look at every one */
     uint64_t charged_bytes; /* of this arena in user->backed_bytes; worker */
-    uint32_t relieve;     /* main: memory is short */
+    uint32_t relieve;       /* main: memory is short */
     uint64_t relief_cookie; /* worker: purge once what was pending then is free; 0: no need */
     uint32_t removing;      /* main */
 
@@ -125,7 +125,7 @@ struct arena {
     struct arena_batch_callback batch_callbacks[BATCHES_MAX];
     struct drain_timer drain;
     struct purge_timer purge;
-    bool sweep_due, sweeping; /* compare the file with the books; under way */
+    bool sweep_due, sweeping;   /* compare the file with the books; under way */
     struct client_lane **lanes; /* in use, dense */
     uint32_t n_lanes, n_lanes_room;
     uint32_t *free_states, n_free_states, next_state; /* lanes of the state segment */
@@ -182,6 +182,9 @@ void arena_relieve(struct arena *a);
 
 /* Main thread, when no worker runs any more: whoever still waits is told -ESHUTDOWN. */
 void arena_abandon(struct arena *a);
+
+/* .. and what is pending is dropped with its charges. */
+void arena_drop_pages(struct arena *a);
 
 /* The runnable of an arena: one pass (arena-pass.c). */
 uint64_t arena_run(struct runnable *r);

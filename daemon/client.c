@@ -191,8 +191,9 @@ bool client_has_thread(const struct client *c, uint32_t tid)
     _cleanup_closedir_ DIR *tasks = NULL;
     struct dirent *entry;
 
+    /* not visible from here: the pidfd and the owner word must do */
     if (c->pid <= 0)
-        return true; /* not visible from here: the pidfd and the owner word must do */
+        return true;
     (void)snprintf(path, sizeof(path), "/proc/%d/task", (int)c->pid);
     tasks = opendir(path);
     if (!tasks)

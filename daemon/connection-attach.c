@@ -43,8 +43,9 @@ static int peer_pidfd(int fd, pid_t pid)
         return pidfd;
     if (errno != ENOPROTOOPT && errno != EINVAL)
         return -errno;
+    /* another pid namespace, and a kernel that cannot name it otherwise */
     if (pid <= 0)
-        return -ESRCH; /* another pid namespace, and a kernel that cannot name it otherwise */
+        return -ESRCH;
     pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     return pidfd < 0 ? -errno : pidfd;
 }

@@ -24,10 +24,10 @@ struct connection {
     struct client *client; /* attached; a reference */
     bool counted;          /* towards clients-max: until its process is known to be gone */
     bool busy;             /* a request is with the worker */
-    bool broken;           /* to be hung up by connection_event(), when nothing below it holds the connection */
-    bool closed;           /* nobody is there to answer */
-    bool leaving;          /* the worker was told to bury all its lanes */
-    bool gone;             /* .. and has */
+    bool broken;  /* to be hung up by connection_event(), when nothing below it holds the connection */
+    bool closed;  /* nobody is there to answer */
+    bool leaving; /* the worker was told to bury all its lanes */
+    bool gone;    /* .. and has */
 
     /* the request under way */
     struct job job;
@@ -62,8 +62,8 @@ int reply_words(struct abi_reply *reply, int error, const char *format, ...) _pr
 void connection_attached(struct connection *c); /* watch its process from now on */
 void connection_hung_up(struct connection *c);
 void connection_leave(struct connection *c);
-void connections_sweep_dead(
-    struct connections *cs); /* whoever died is found now, not when the loop comes to it */
+/* whoever died is found now, not when the loop comes to it */
+void connections_sweep_dead(struct connections *cs);
 
 /* connection.c */
 void connection_unlink_and_free(struct connection *c);

@@ -76,8 +76,6 @@ void connection_leave(struct connection *c)
     connection_uncount(c);
     if (c->hangup_timer)
         (void)event_del(c->hangup_timer);
-    if (c->death_event)
-        (void)event_del(c->death_event);
     arena_post(c->client->arena, &c->leave_job, leave_job);
 }
 
@@ -87,8 +85,8 @@ static void client_died(struct connection *c)
         return;
     log_debug("arena %s: client %llu (pid %d) has ended", c->client->arena->name,
               (unsigned long long)c->client->id, (int)c->client->pid);
-    store_release(&c->client->dead,
-                  1); /* its process ran nothing after this; pairs with grace_check() and grace_scan() */
+    /* its process ran nothing after this, also when it was leaving already; pairs with grace_check(), grace_scan() */
+    store_release(&c->client->dead, 1);
     c->closed = true;
     if (c->event)
         (void)event_del(c->event);
@@ -105,7 +103,7 @@ static void death_event(evutil_socket_t fd, short what, void *userdata)
 void connections_sweep_dead(struct connections *cs)
 {
     for (struct connection *c = cs->first; c; c = c->next)
-        if (c->client && !c->leaving && client_process_is_dead(c->client))
+        if (c->client && client_process_is_dead(c->client))
             client_died(c);
 }
 

@@ -89,8 +89,9 @@ static void connection_answer(struct connection *c, const int *fds, size_t n_fds
         message.msg_control = control.bytes;
         message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
     }
+    /* one request, one answer: who does not read is cut off */
     if (sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        c->broken = true; /* one request, one answer: who does not read is cut off */
+        c->broken = true;
 }
 
 /* The worker has answered. */
@@ -198,8 +199,7 @@ static void serve_open(struct connection *c)
         connection_answer(c, NULL, 0);
         c->broken = true;
     } else {
-        (void)event_del(c->event); /* without the time-out from now on */
-        (void)event_add(c->event, NULL);
+        (void)event_remove_timer(c->event); /* an attached client may be quiet for as long as it likes */
         connection_answer(c, fds, ABI_OPEN_FDS);
     }
 }

@@ -84,11 +84,14 @@ static bool straggler_is_gone(struct arena *a, const struct straggler *s, bool a
     }
     if (!ask_kernel)
         return false;
+    if (client_process_is_dead(
+            s->client)) /* the main thread has yet to say so; its task list is nobody's now */
+        return true;
     tid = load_relaxed(&cl->lane.shared->owner[0]) & OWNER_TID_MASK; /* hostile: only a number to look up */
     if (tid == 0 || client_has_thread(s->client, tid))
         return false;
-    store_release(&cl->lost,
-                  1); /* a thread that changed its number by exec; pairs with arena_look_at_lanes() */
+    /* a thread that changed its number by exec; pairs with arena_look_at_lanes() */
+    store_release(&cl->lost, 1);
     arena_kick_lanes(a);
     return true;
 }

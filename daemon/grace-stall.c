@@ -50,8 +50,8 @@ void grace_stall(struct arena *a, const struct arena_parameters *p, uint64_t now
     struct gp *gp = &a->gp;
     uint64_t waited = now - gp->begun_usec;
 
-    if (gp->n_stragglers >
-        0) { /* for display: whoever was found first has been in a section since before this one began */
+    /* for display: whoever was found first has been in a section since before this one began */
+    if (gp->n_stragglers > 0) {
         store_relaxed(&gp->oldest_client, gp->stragglers[0].client->id);
         store_relaxed(&gp->oldest_lane, gp->stragglers[0].lane);
         store_relaxed(&gp->oldest_since_usec, gp->begun_usec);

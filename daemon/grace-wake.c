@@ -11,8 +11,8 @@
 
 static void waiter_done(struct gp_waiter *w)
 {
-    (void)fetch_sub_relaxed(&w->gp->n_in_flight,
-                            1); /* before done(): that may free it. A figure and a threshold */
+    /* before done(): that may free it. A figure and a threshold */
+    (void)fetch_sub_relaxed(&w->gp->n_in_flight, 1);
     w->done(w);
 }
 

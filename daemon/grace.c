@@ -55,8 +55,9 @@ void grace_membarrier(void)
 
     full_fence(); /* our side; pairs with the fence or the membarrier that interrupts reclaim_read_lock() and
                      lane_ring() */
+    /* readers fence themselves */
     if (!membarrier_usable)
-        return; /* readers fence themselves */
+        return;
     (void)fetch_add_relaxed(&n_membarriers, 1);
     while (membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) < 0) { /* G3 */
         if (!told)
@@ -145,8 +146,8 @@ void grace_synchronize(struct grace *g, struct arena *a, struct gp_waiter *w)
     cds_wfs_node_init(&w->node);
     (void)pthread_mutex_lock(&a->gp.lock);
     wake = gp_need(g, a, a->gp.started + 1, w->expedited, false);
-    (void)cds_wfs_push(&a->gp.curr,
-                       &w->node); /* the next start detaches it, and nothing earlier serves it (G2) */
+    /* the next start detaches it, and nothing earlier serves it (G2) */
+    (void)cds_wfs_push(&a->gp.curr, &w->node);
     (void)pthread_mutex_unlock(&a->gp.lock);
     if (wake)
         grace_wake_thread(g);
@@ -158,11 +159,14 @@ void grace_wait_cookie(struct grace *g, struct arena *a, struct gp_waiter *w, ui
 
     w->gp = gp;
     w->error = 0;
+    if (cookie <= gp->completed) { /* over already, whatever runs now */
+        w->done(w);
+        return;
+    }
     (void)fetch_add_relaxed(&gp->n_in_flight, 1);
     (void)pthread_mutex_lock(&gp->lock);
     w->cookie = MIN(cookie, gp->started + 1);
-    (void)gp_need(g, a, w->cookie, w->expedited,
-                  false); /* listed anyway: one that has expired is completed at the next turn */
+    (void)gp_need(g, a, w->cookie, w->expedited, false);
     (void)pthread_mutex_unlock(&gp->lock);
     w->next = gp->cookie_waiters;
     gp->cookie_waiters = w;
@@ -265,19 +269,14 @@ static struct arena *take_requested(struct grace *g)
 }
 
 /* Does it need a new grace period now? If one is under way the arena comes back by itself. */
-static bool gp_wants_start(struct grace *g, struct arena *a)
+static bool gp_wants_start(struct arena *a)
 {
-    struct arena_parameters p;
     bool wants;
 
     (void)pthread_mutex_lock(&a->gp.lock);
     a->gp.listed = false;
     wants = !a->gp.active && (a->gp.needed > a->gp.started || !cds_wfs_empty(&a->gp.curr));
     (void)pthread_mutex_unlock(&a->gp.lock);
-    if (!wants && !a->gp.active && a->gp.cookie_waiters) { /* asked for a number that is over */
-        arena_parameters_get(a, &p);
-        grace_wake_waiters(g, a, &p);
-    }
     return wants;
 }
 
@@ -289,7 +288,7 @@ static void grace_start_requested(struct grace *g)
 
     for (struct arena *a = list; a; a = next) {
         next = a->gp.next;
-        if (!gp_wants_start(g, a)) {
+        if (!gp_wants_start(a)) {
             arena_unref(a);
             continue;
         }

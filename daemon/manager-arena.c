@@ -42,8 +42,8 @@ void manager_update_users(struct manager *m)
     uint64_t limit = parameter_share_bytes(m->parameters.user_bytes_max, m->memory_bytes);
 
     for (struct user *u = m->users; u; u = u->next)
-        store_relaxed(&u->limit_bytes,
-                      u->uid == 0 ? UINT64_MAX : limit); /* the next page backed goes by it */
+        /* the next page backed goes by it */
+        store_relaxed(&u->limit_bytes, u->uid == 0 ? UINT64_MAX : limit);
 }
 
 static int check_size(struct manager *m, uint64_t bytes, struct error_line *why)

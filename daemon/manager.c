@@ -19,7 +19,8 @@
 #include "manager-internal.h"
 #include "memory.h"
 
-#define WORKERS_MOST 4u /* a nanosecond an object: more arenas than that seldom need the processor at once   \
+#define WORKERS_MOST                                                                                         \
+    4u /* a nanosecond an object: more arenas than that seldom need the processor at once   \
                          */
 
 struct reclaimer *manager_reclaimer(struct manager *m)
@@ -242,6 +243,7 @@ static void manager_free_arenas(struct manager *m)
 
     while ((a = m->arenas)) {
         m->arenas = a->next_arena;
+        arena_drop_pages(a); /* they charge clients, who hold arenas */
         arena_unref(a);
     }
     urcu_memb_barrier(); /* clients freed by call_rcu drop their arenas */

@@ -23,8 +23,8 @@ static struct sockaddr_un address_of(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-    (void)strncpy(address.sun_path, path,
-                  sizeof(address.sun_path) - 1); /* its length was checked with the paths */
+    /* its length was checked with the paths */
+    (void)strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
     return address;
 }
 

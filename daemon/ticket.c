@@ -34,8 +34,9 @@ void ticket_complete(struct ticket *t, int error)
     struct client *c = cl->client;
     uint32_t sequence = t->sequence; /* from IDLE on the ticket is the grace-period thread's */
 
+    /* before the client hears of it and goes on */
     if (ticket_is_sync(t))
-        trace_sync_complete(c->arena, c->id); /* before the client hears of it and goes on */
+        trace_sync_complete(c->arena, c->id);
     store_relaxed(&shared->ticket_error, error); /* published by ticket_done */
     RECLAIM_TEST_POINT("ticket-error");
     /* Release: what the grace period or the barrier covered is done before; pairs with the acquire in

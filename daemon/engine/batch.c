@@ -31,8 +31,8 @@ struct batch *batch_begin(struct batches *b, struct pending *p, unsigned max)
     page_list_init(&batch->pages);
     page_list_splice(&batch->pages, &p->closed);
     p->n_objects = p->n_bytes = 0;
-    batch->cookie =
-        container_of(batch->pages.last, struct bulk_page, next)->cookie; /* P2: the last is the newest */
+    /* P2: the last is the newest */
+    batch->cookie = container_of(batch->pages.last, struct bulk_page, next)->cookie;
     batch->number = ++b->n_begun;
     batch->stage = BATCH_WAITING;
     b->n_running++;

@@ -40,7 +40,8 @@ static const struct abi_chain_head *link_head(const struct heap *h, const void *
     uint64_t granules = link & ((1u << LINK_HEAD_BITS) - 1), offset = granules * ABI_GRANULE_BYTES;
     uint32_t block = link_block(link);
 
-    if (!heap_is_out(h, block, link_bit(link)) || offset + sizeof(struct abi_chain_head) > heap_object_bytes(h, block))
+    if (!heap_is_out(h, block, link_bit(link)) ||
+        offset + sizeof(struct abi_chain_head) > heap_object_bytes(h, block))
         return NULL;
     return (const void *)((const char *)base + (link >> LINK_HEAD_BITS) * ABI_GRANULE_BYTES + offset);
 }
@@ -55,8 +56,9 @@ static bool walk_begin(struct lane *l, const struct heap *h, const void *base)
         return false;
     link = load_acquire(&l->shared->chain_head); /* pairs with reclaim_defer_free_head() */
     head = link_head(h, base, link);
+    /* ordered by the acquire above */
     if (head)
-        l->walk.top = l->walk.seq = load_relaxed(&head->seq); /* ordered by the acquire above */
+        l->walk.top = l->walk.seq = load_relaxed(&head->seq);
     else
         l->walk.top = load_relaxed(&l->shared->chain_count); /* cut: go on after it */
     if (head && (int32_t)(l->walk.top - l->state->chain_seen) > 0) {
@@ -97,8 +99,8 @@ static bool walk_step(struct lane *l, struct intake *in, const void *base, int *
     return true;
 }
 
-int lane_chain_collect(struct lane *l, struct heap *h, struct pending *pending, const void *base, uint32_t max_objects,
-                       struct lane_look *ret)
+int lane_chain_collect(struct lane *l, struct heap *h, struct pending *pending, const void *base,
+                       uint32_t max_objects, struct lane_look *ret)
 {
     struct intake in;
     int r = 0;

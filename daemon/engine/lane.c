@@ -150,8 +150,8 @@ int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32
     if (pending->starved)
         return -ENOBUFS;
     if (n > max_records)
-        n = max_records +
-            1; /* what is last in this turn is not the open record, but closing it later is as good */
+        /* what is last in this turn is not the open record, but closing it later is as good */
+        n = max_records + 1;
     pending_intake_begin(&in, pending, h, l->account);
     for (uint32_t end = index + n, at = index; n > 0 && r == 0; at = cursor_index(l->state->cursor)) {
         r = collect_step(l, &in, end);
@@ -199,8 +199,8 @@ static void refill_commit(struct lane *l, struct state *state, struct heap *h, u
     RECLAIM_TEST_POINT("refill-out");
     compiler_fence();
     for (unsigned i = 0; i < n; i++)
-        store_relaxed(&magazine[(index + i) & MAGAZINE_MASK],
-                      shadow[(index + i) & MAGAZINE_MASK]); /* published by head */
+        /* published by head */
+        store_relaxed(&magazine[(index + i) & MAGAZINE_MASK], shadow[(index + i) & MAGAZINE_MASK]);
     RECLAIM_TEST_POINT("refill-magazine");
     compiler_fence();
     l->state->magazine_head[class_index] = index + n;
@@ -236,8 +236,9 @@ void lane_recover(struct lane *l, struct state *state, struct heap *h)
     if (!intent || class_index >= ABI_CLASSES || n > ABI_MAGAZINE_WORDS)
         return;
     head = l->state->magazine_head[class_index];
+    /* the head had moved already */
     if ((head & 0xffff) != (intent & 0xffff))
-        head -= n; /* the head had moved already */
+        head -= n;
     refill_commit(l, state, h, class_index, head, n);
 }
 
@@ -336,8 +337,8 @@ bool lane_is_low(const struct lane *l)
 bool lane_ask(const struct lane *l, unsigned *ret_class, uint32_t *ret_pages, unsigned *ret_flags,
               uint16_t *ret_sequence)
 {
-    uint64_t ask = load_acquire(
-        &l->shared->ask); /* its class's magazine words are read after it; pairs with lane_wait() */
+    /* its class's magazine words are read after it; pairs with lane_wait() */
+    uint64_t ask = load_acquire(&l->shared->ask);
     uint16_t sequence = (uint16_t)(ask >> 48);
     unsigned class_index = (unsigned)(ask >> 32) & 0xff;
 
@@ -366,8 +367,8 @@ bool lane_is_dead(const struct lane *l)
        given-back one; pairs with lane_claim(). */
     if (load_acquire(&l->shared->phase) != l->shared->generation)
         return false;
-    owner = load_acquire(
-        &l->shared->owner[0]); /* what the thread did last is visible; pairs with its unlock, or its exit */
+    /* what the thread did last is visible; pairs with its unlock, or its exit */
+    owner = load_acquire(&l->shared->owner[0]);
     return (owner & OWNER_TID) == 0 || (owner & OWNER_DIED);
 }
 
@@ -419,8 +420,8 @@ int lane_bury(struct lane *l, struct heap *h, struct pending *pending)
     pending_intake_begin(&in, pending, h, l->account);
     for (unsigned c = 0; c < ABI_CLASSES && r == 0; c++)
         r = class_bury(l, &in, c);
-    in.n_refused =
-        0; /* bits that it had deferred already, or that stand in cur and magazine both, are nobody's fault */
+    /* bits that it had deferred already, or that stand in cur and magazine both, are nobody's fault */
+    in.n_refused = 0;
     pending_intake_end(&in);
     if (r < 0)
         return r;
@@ -433,13 +434,13 @@ int lane_bury(struct lane *l, struct heap *h, struct pending *pending)
 
 bool lane_has_rung(const struct lane *l)
 {
-    return load_relaxed(&l->shared->bell) ==
-           l->shared->want; /* a hint here; arena_sleep() reads it after its membarrier */
+    /* a hint here; arena_sleep() reads it after its membarrier */
+    return load_relaxed(&l->shared->bell) == l->shared->want;
 }
 
 void lane_rings_anew(struct lane *l)
 {
     if (lane_has_rung(l))
-        store_relaxed(&l->shared->want,
-                      l->shared->want + 1); /* before sleeps and the membarrier; pairs with lane_ring() */
+        /* before sleeps and the membarrier; pairs with lane_ring() */
+        store_relaxed(&l->shared->want, l->shared->want + 1);
 }

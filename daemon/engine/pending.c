@@ -258,7 +258,8 @@ unsigned pending_take_words(struct intake *in, const uint64_t *words, unsigned n
 
     if (!page)
         return 0;
-    n = heap_take_words(in->heap, words, MIN(n, BULK_RECORDS - page->n_records), page->records + page->n_records, &taken);
+    n = heap_take_words(in->heap, words, MIN(n, BULK_RECORDS - page->n_records),
+                        page->records + page->n_records, &taken);
     page->n_records += taken.n_words;
     in->n_objects[PENDING_SPANS] += taken.n_objects;
     in->n_bytes[PENDING_SPANS] += taken.n_bytes;
@@ -273,8 +274,9 @@ void pending_intake_end(struct intake *in)
 {
     for (unsigned c = 0; c < PENDING_CHANNELS; c++)
         intake_flush(in, c);
+    /* as above */
     if (in->n_refused > 0)
-        store_relaxed(&in->account->refused, in->account->refused + in->n_refused); /* as above */
+        store_relaxed(&in->account->refused, in->account->refused + in->n_refused);
 }
 
 /* zero-on-free: the objects of a word, before anybody can get them. */
