@@ -24,11 +24,6 @@
 #define RING_MASK (ABI_RING_RECORDS - 1)
 #define ROOM_TIMEOUT_NS (10 * 1000000000ull)
 
-static inline bool ring_is_full(const struct lane *l)
-{
-    return l->head - l->tail >= ABI_RING_RECORDS;
-}
-
 static bool room_is_there(struct lane *l, unsigned what)
 {
     /* D3: the daemon has read what is below; pairs with lane_collect() */
@@ -61,23 +56,16 @@ static inline uint32_t mask_count(uint32_t mask)
     return ((mask + (mask >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
-/* Below, each function ends in a call of the next or in 0: the usual ways keep nothing on the stack. */
-static inline int defer_ring(struct lane *l)
-{
-    uint32_t want = lane_want(l->shared, l->front.fence); /* B1 */
-
-    return unlikely(want != l->front.bell) ? lane_ring_new(l, want) : 0;
-}
-
-/* A daemon that dozes learns of a flood and of extents at once. */
-static __attribute__((noinline, cold)) int defer_flood(struct lane *l)
+/*
+ * Below, each function ends in a call of the next or in 0: the usual ways keep nothing on the stack.
+ * A daemon that dozes learns of a flood and of extents at once.
+ */
+__attribute__((noinline, cold)) int defer_flood(struct lane *l)
 {
     l->queued = 0;
     lane_ring_dozing(l);
     return defer_ring(l);
 }
-
-static __attribute__((noinline)) int defer_append(struct lane *l, uint64_t word);
 
 /* The ring looks full, or the client was evicted. */
 static __attribute__((noinline, cold)) int defer_append_later(struct lane *l, uint64_t word)
@@ -88,7 +76,7 @@ static __attribute__((noinline, cold)) int defer_append_later(struct lane *l, ui
 }
 
 /* Closes the open record and begins another. */
-static int defer_append(struct lane *l, uint64_t word)
+__attribute__((noinline)) int defer_append(struct lane *l, uint64_t word)
 {
     struct abi_lane *shared = l->shared;
     uint32_t head = l->head, closed = abi_word_mask(l->front.open);
@@ -132,9 +120,7 @@ int reclaim_defer_slow(struct reclaim_lane *lane, void *p)
         return defer_other(l, p);
     if (abi_word_block(open) != abi_word_block(word) || (abi_word_mask(open) & abi_word_mask(word)))
         return defer_append(l, word);
-    l->front.open = open | word;                 /* a lane that fences */
-    store_release(l->front.record, open | word); /* D1, D2; pairs with lane_collect() */
-    return defer_ring(l);
+    return defer_join(l, word); /* a lane that fences */
 }
 
 int reclaim_defer_free(struct reclaim_lane *l, void *p)

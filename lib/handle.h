@@ -19,7 +19,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifndef RECLAIM_NO_INLINE
 #define RECLAIM_NO_INLINE /* the library is where the functions themselves are */
+#endif
 #include <reclaim/reclaim.h>
 
 #include "abi.h"
@@ -78,6 +80,9 @@ struct lane {
     uint32_t head;       /* ours of shared->head; the open record is the one before it */
     uint32_t tail;       /* the ring's, when last looked at */
     uint32_t queued;     /* objects in closed records since the daemon was last told of a flood */
+    uint64_t chain_link; /* ours of shared->chain_head; we never read what others could have written */
+    uint32_t chain_count;   /* ours of shared->chain_count */
+    uint32_t overflow_head; /* where head was when the ring last was too full for a record of the chain's */
     int eventfd;
     uint32_t ticket_sequence;
     uint16_t ask_sequence;
@@ -153,6 +158,10 @@ struct abi_slot *segment_slot(const struct reclaim *r, uint32_t number);
 /* lane.c */
 void lane_release(struct lane *l); /* by its thread: gives it back, unlinks and frees it */
 void handle_lanes_release(struct reclaim *r);
+
+/* defer.c: into the ring, where waiting is allowed; below what only rings */
+int defer_append(struct lane *l, uint64_t word);
+int defer_flood(struct lane *l);
 
 /* wait.c: bells and sleeping */
 enum lane_waits {

@@ -86,7 +86,8 @@ static int lane_start(struct abi_lane *shared, uint32_t generation)
     int r;
 
     shared->head = shared->bell = shared->waiting = shared->ticket_waiting = 0;
-    shared->ask = shared->ticket = shared->ticket_cookie = 0;
+    shared->ask = shared->ticket = shared->ticket_cookie = shared->chain_head = 0;
+    shared->chain_count = 0;
     for (unsigned c = 0; c < ABI_CLASSES; c++)
         shared->take[c] = (struct abi_take){0};
     r = lane_claim(shared);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An object's granule, and the bell: what allocating and deferring share. */
+/* An object's granule, the ring and the bell: what allocating, deferring and chaining share. */
 #ifndef RECLAIM_RING_H
 #define RECLAIM_RING_H
 
@@ -38,6 +38,28 @@ static inline void lane_ring(struct lane *l)
 
     if (want != l->front.bell)
         (void)lane_ring_new(l, want);
+}
+
+static inline int defer_ring(struct lane *l)
+{
+    uint32_t want = lane_want(l->shared, l->front.fence); /* B1 */
+
+    return unlikely(want != l->front.bell) ? lane_ring_new(l, want) : 0;
+}
+
+/* As far as we have looked. */
+static inline bool ring_is_full(const struct lane *l)
+{
+    return l->head - l->tail >= ABI_RING_RECORDS;
+}
+
+/* A bit of the open record, which it has not. See D1 in defer.c. */
+static inline int defer_join(struct lane *l, uint64_t word)
+{
+    word |= l->front.open;
+    l->front.open = word;
+    store_release(l->front.record, word); /* D1, D2; pairs with lane_collect() */
+    return defer_ring(l);
 }
 
 /*
