@@ -203,10 +203,14 @@ int verb_list_clients(struct ctl *ctl, int argc, char **argv)
     return status == CTL_DONE ? print_list(ctl, list, columns, add_client_row) : status;
 }
 
+enum {
+    SHOW_BYTES = 512, /* ten buckets with counts of twenty digits */
+};
+
 /* One line of `show`: a name, and a figure in one of several forms. */
 struct show_row {
     const char *label;
-    char form; /* n: number, b: bytes, d: duration, f: float */
+    char form; /* n: number, b: bytes, d: duration, f: float, h: histogram by powers of two */
     const char *path;
 };
 
@@ -221,6 +225,7 @@ static const struct show_row show_rows[] = {
     {"In magazines", 'b', "figures/cachedBytes"},
     {"Pending, objects", 'n', "figures/pendingObjects"},
     {"Pending", 'b', "figures/pendingBytes"},
+    {"Oldest pending", 'd', "figures/oldestPendingUSec"},
     {"Lazy, pages", 'n', "figures/lazyPages"},
     {"Lazy", 'b', "figures/lazyBytes"},
     {"Backed", 'b', "figures/backedBytes"},
@@ -237,6 +242,9 @@ static const struct show_row show_rows[] = {
     {"Drains after deaths", 'n', "figures/drains/death"},
     {"Record pages", 'n', "figures/pages"},
     {"Objects a page", 'f', "figures/objectsPerPage"},
+    {"Pages by their objects", 'h', "figures/pageHistogram"},
+    {"Objects by the chain", 'n', "figures/chainObjects"},
+    {"Sweeps for want of pages", 'n', "figures/sweeps"},
     {"Batches running", 'n', "figures/batchesRunning"},
     {"Batches", 'n', "figures/batches"},
     {"Objects freed", 'n', "figures/frees"},
@@ -248,15 +256,41 @@ static const struct show_row show_rows[] = {
     {"Refused records", 'n', "figures/refusedRecords"},
     {"Refused allocations", 'n', "figures/refusedAllocations"},
     {"Synchronizes served", 'n', "figures/synchronizes"},
+    {"Synchronizing now", 'n', "figures/synchronizing"},
     {"Wake-ups", 'n', "figures/wakeups"},
+    {"Clients muted", 'n', "figures/mutes"},
 };
 
-/* One figure in the form that its row says. */
-static void show_value(struct json_object *arena, const struct show_row *row, char *ret)
+/* "1: 5, 4..7: 2, 512..: 1": what is not there is left out. */
+static void show_histogram(struct json_object *buckets, char ret[static SHOW_BYTES])
 {
-    uint64_t n = ctl_number(arena, row->path);
+    size_t n = json_object_is_type(buckets, json_type_array) ? json_object_array_length(buckets) : 0, at = 0;
+    char range[FORMAT_BYTES];
 
-    if (row->form == 'b')
+    (void)strcpy(ret, "none");
+    for (size_t i = 0; i < n && i < 32 && at < SHOW_BYTES; i++) {
+        uint64_t first = UINT64_C(1) << i, count = json_object_get_uint64(json_object_array_get_idx(buckets, i));
+
+        if (count == 0)
+            continue;
+        if (i == n - 1)
+            (void)snprintf(range, sizeof(range), "%" PRIu64 "..", first);
+        else if (i == 0)
+            (void)strcpy(range, "1");
+        else
+            (void)snprintf(range, sizeof(range), "%" PRIu64 "..%" PRIu64, first, 2 * first - 1);
+        at += (size_t)snprintf(ret + at, SHOW_BYTES - at, "%s%s: %" PRIu64, at > 0 ? ", " : "", range, count);
+    }
+}
+
+/* One figure in the form that its row says. */
+static void show_value(struct json_object *arena, const struct show_row *row, char ret[static SHOW_BYTES])
+{
+    uint64_t n = row->form == 'h' ? 0 : ctl_number(arena, row->path);
+
+    if (row->form == 'h')
+        show_histogram(ctl_at(arena, row->path), ret);
+    else if (row->form == 'b')
         (void)format_bytes_human(n, ret);
     else if (row->form == 'd')
         (void)ctl_duration(n, ret);
@@ -305,7 +339,7 @@ static void show_reader(struct ctl *ctl, struct json_object *reader)
 int verb_show(struct ctl *ctl, int argc, char **argv)
 {
     struct json_object *list, *arena;
-    char text[FORMAT_BYTES];
+    char text[SHOW_BYTES];
     int status =
         ctl_call_list(ctl, CTL_INTERFACE ".ListArenas", ctl_object("arena", argv[0]), "arenas", &list);
 

@@ -280,12 +280,13 @@ static void lane_evict(struct client_lane *cl)
 static int lane_take_all(struct pass *pass, struct client_lane *cl)
 {
     struct arena *a = pass->arena;
-    struct lane_look look;
+    struct lane_look look = {0};
     int r = lane_take(pass, cl);
 
     if (r < 0 || !lane_has_chain(&cl->lane))
         return r;
     r = lane_chain_collect(&cl->lane, a->heap, &a->pending, a->base, CHAIN_A_LOOK, &look);
+    a->figures.n_chain_objects += look.n_objects;
     pass->found = true;
     cl->idle_looks = 0;
     client_count_refused(pass, cl->client);

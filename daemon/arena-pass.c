@@ -7,6 +7,8 @@
  *            a waiter
  *   asleep   nothing is pending: until somebody rings; no timer but for lazy pages
  */
+#include <string.h>
+
 #include "arena-work.h"
 #include "basic/macro.h"
 #include "basic/ordering.h"
@@ -108,6 +110,22 @@ static uint64_t nap(struct pass *pass)
     return pass->now + a->nap_usec;
 }
 
+/*
+ * Since when the oldest pending object waits, as the drain timer saw it: in a batch or not in one yet. What is in
+ * neither is in the callback FIFO or waits for the sweep, and is no younger than what was told before.
+ */
+static uint64_t oldest_pending(const struct arena *a)
+{
+    uint64_t oldest = a->drain.first_usec > 0 ? a->drain.first_usec : UINT64_MAX;
+
+    if (a->pending.total_objects == 0)
+        return 0;
+    for (unsigned i = 0; i < BATCHES_MAX && a->batches.n_running > 0; i++)
+        if (a->batches.all[i].stage != BATCH_IDLE)
+            oldest = MIN(oldest, a->batch_first_usec[i]);
+    return oldest == UINT64_MAX ? a->figures.oldest_usec : oldest;
+}
+
 static void publish(struct pass *pass)
 {
     struct arena *a = pass->arena;
@@ -119,6 +137,8 @@ static void publish(struct pass *pass)
     f->n_lanes = a->n_lanes;
     f->n_pages = a->pending.n_pages_closed;
     f->n_page_objects = a->pending.n_page_objects;
+    memcpy(f->page_histogram, a->pending.histogram, sizeof(f->page_histogram));
+    f->oldest_usec = oldest_pending(a);
     f->batches_running = a->batches.n_running;
     f->n_batches = a->batches.n_begun;
     f->n_frees = a->pending.freed_objects;

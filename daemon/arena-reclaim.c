@@ -181,6 +181,7 @@ static void arena_sweep(struct pass *pass)
         a->n_single_run != a->n_single_pushed)
         return;
     (void)pending_sweep(&a->pending, a->heap, arena_zero_base(pass));
+    a->figures.n_sweeps++;
     pass->found = true;
 }
 
@@ -230,6 +231,7 @@ void arena_drain(struct pass *pass)
     batch = batch_begin(&a->batches, &a->pending, (unsigned)pass->p.batches);
     if (!batch)
         return;
+    a->batch_first_usec[batch - a->batches.all] = a->drain.first_usec;
     drain_timer_done(&a->drain);
     a->figures.n_drains[d.drain]++;
     trace_drain(a, d.drain, &batch->pages); /* before the grace period that it asks for */

@@ -45,7 +45,9 @@ struct arena_figures {
     uint64_t cached_objects, cached_bytes; /* in magazines, as far as the daemon sees */
     uint64_t n_clients, n_lanes;
     uint64_t n_drains[DRAIN_CAUSE_MAX];
-    uint64_t n_pages, n_page_objects;
+    uint64_t n_pages, n_page_objects, page_histogram[PENDING_HISTOGRAM];
+    uint64_t oldest_usec; /* when the oldest pending object was first seen, or before; 0: none is pending */
+    uint64_t n_chain_objects, n_sweeps;
     uint64_t batches_running, n_batches;
     uint64_t n_frees, freed_bytes;
     uint64_t n_refused_records, n_refused_allocations;
@@ -123,6 +125,7 @@ struct arena {
     struct pending pending;
     struct batches batches;
     struct arena_batch_callback batch_callbacks[BATCHES_MAX];
+    uint64_t batch_first_usec[BATCHES_MAX]; /* drain.first_usec of what it took */
     struct drain_timer drain;
     struct purge_timer purge;
     bool sweep_due, sweeping;   /* compare the file with the books; under way */

@@ -114,7 +114,12 @@ static const struct member figure_members[] = {
     FIGURE("freedBytes", freed_bytes),
     FIGURE("refusedRecords", n_refused_records),
     FIGURE("refusedAllocations", n_refused_allocations),
+    FIGURE("oldestPendingUSec", oldest_pending_usec),
+    FIGURE("chainObjects", n_chain_objects),
+    FIGURE("sweeps", n_sweeps),
     FIGURE("synchronizes", n_synchronizes),
+    FIGURE("synchronizing", synchronizing),
+    FIGURE("mutes", n_mutes),
     FIGURE("wakeups", n_wakeups),
 };
 
@@ -129,6 +134,15 @@ static struct json_object *encode_drains(const struct control_figures *f)
     return o;
 }
 
+static struct json_object *encode_page_histogram(const struct control_figures *f)
+{
+    struct json_object *a = json_object_new_array();
+
+    for (int i = 0; a && i < CONTROL_PAGE_HISTOGRAM; i++)
+        (void)json_object_array_add(a, json_object_new_uint64(f->page_histogram[i]));
+    return a;
+}
+
 /*
  * The objects a page are a ratio and go over the wire as such: from sums over arenas nobody could compute
  * it.
@@ -141,6 +155,7 @@ struct json_object *control_json_figures(const struct control_figures *figures)
     if (!o)
         return NULL;
     (void)json_object_object_add(o, "objectsPerPage", json_object_new_double(per_page));
+    (void)json_object_object_add(o, "pageHistogram", encode_page_histogram(figures));
     (void)json_object_object_add(o, "drains", encode_drains(figures));
     return o;
 }
@@ -150,6 +165,7 @@ void control_figures_add(struct control_figures *sum, const struct control_figur
 {
     uint64_t last_usec = MAX(sum->gp_last_usec, figures->gp_last_usec);
     uint64_t max_usec = MAX(sum->gp_max_usec, figures->gp_max_usec);
+    uint64_t oldest_usec = MAX(sum->oldest_pending_usec, figures->oldest_pending_usec);
     const uint64_t *from = (const uint64_t *)figures;
     uint64_t *to = (uint64_t *)sum;
 
@@ -158,6 +174,7 @@ void control_figures_add(struct control_figures *sum, const struct control_figur
         to[i] += from[i];
     sum->gp_last_usec = last_usec;
     sum->gp_max_usec = max_usec;
+    sum->oldest_pending_usec = oldest_usec;
 }
 
 static const struct member reader_members[] = {
@@ -233,6 +250,7 @@ static const struct member status_members[] = {
     {"callbacks", MEMBER_U64, offsetof(struct control_status, n_callbacks)},
     {"wakeups", MEMBER_U64, offsetof(struct control_status, n_wakeups)},
     {"residentBytes", MEMBER_U64, offsetof(struct control_status, rss_bytes)},
+    {"membarriers", MEMBER_U64, offsetof(struct control_status, n_membarriers)},
 };
 
 /* With the sum over the arenas, which the caller of this made for the eyes of its own caller. */

@@ -47,6 +47,9 @@ enum control_drain_cause {
 
 const char *control_drain_cause_to_string(enum control_drain_cause cause);
 
+/* Objects a page of records: 1, 2..3, 4..7 and so on, the last one open. */
+#define CONTROL_PAGE_HISTOGRAM 10
+
 /* The figures of one arena; those of the service are their sum. Counters (n_*) count since the arena was
  * made. */
 struct control_figures {
@@ -65,6 +68,10 @@ struct control_figures {
     uint64_t gp_last_usec, gp_max_usec; /* how long they took; 0 before the first */
     uint64_t n_drains[_CONTROL_DRAIN_MAX];
     uint64_t n_pages, n_page_objects; /* record pages closed, and the objects that they held */
+    uint64_t page_histogram[CONTROL_PAGE_HISTOGRAM];
+    uint64_t oldest_pending_usec; /* how long the oldest pending object has waited at most; 0: none waits */
+    uint64_t n_chain_objects;     /* deferred by the list that needs no room */
+    uint64_t n_sweeps;            /* frees without pages, for want of memory */
     uint64_t batches_running, n_batches;
     uint64_t n_purges_queued, n_purges_run;
     uint64_t n_holes, punched_bytes;
@@ -72,6 +79,8 @@ struct control_figures {
     uint64_t n_refused_records;     /* objects in deferred frees that were not the client's to free */
     uint64_t n_refused_allocations; /* no room, no memory, limit */
     uint64_t n_synchronizes;        /* waiters served */
+    uint64_t synchronizing;         /* waiters now */
+    uint64_t n_mutes;               /* times that a client rang too often and was not heard for a while */
     uint64_t n_wakeups;             /* times that a bell or timer woke a worker for this arena */
 };
 
@@ -127,6 +136,7 @@ struct control_status {
     uint64_t n_callbacks;       /* entries run */
     uint64_t n_wakeups;         /* voluntary context switches of all threads of the daemon */
     uint64_t rss_bytes;
+    uint64_t n_membarriers; /* calls of membarrier(2), each for all arenas that need one then */
 };
 
 /* A parameter as everybody sees it: all of it text, in the form that a user writes. */

@@ -82,6 +82,7 @@ static void client_mute(struct grace *g, struct client *c, uint64_t now)
     (void)pthread_mutex_unlock(&g->watch_lock);
     store_relaxed(&c->muted, 1); /* for display */
     c->muted_until_usec = now + MUTE_USEC;
+    store_relaxed(&c->arena->gp.n_mutes, c->arena->gp.n_mutes + 1); /* a figure */
     client_ref(c);
     c->next_muted = g->muted;
     g->muted = c;

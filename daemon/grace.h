@@ -84,7 +84,7 @@ struct gp {
     bool flooded;                    /* wake-from-gp = auto has fallen back to no */
 
     /* figures: the thread adds, anybody reads */
-    uint64_t last_usec, max_usec, n_synchronizes;
+    uint64_t last_usec, max_usec, n_synchronizes, n_mutes;
     uint64_t oldest_client, oldest_lane, oldest_since_usec; /* a reader that is being waited for; 0: none */
 };
 

@@ -22,6 +22,7 @@
 _Static_assert((int)CONTROL_DRAIN_DEATH == (int)DRAIN_DEATH &&
                    (int)_CONTROL_DRAIN_MAX == (int)DRAIN_CAUSE_MAX,
                "drain causes are the engine's, in its order");
+_Static_assert(CONTROL_PAGE_HISTOGRAM == PENDING_HISTOGRAM, "the engine's buckets");
 
 static gid_t op_admin_gid(void *userdata)
 {
@@ -57,6 +58,7 @@ static int op_status(void *userdata, struct control_status *ret)
         .n_callbacks = load_relaxed(&m->callbacks->n_run), /* figures: late is harmless */
         .n_wakeups = f.voluntary_switches,
         .rss_bytes = f.rss_bytes,
+        .n_membarriers = grace_n_membarriers(),
     };
     ret->callbacks_waiting = load_relaxed(&m->callbacks->n_queued) - ret->n_callbacks;
     return 0;
@@ -123,10 +125,16 @@ static void arena_control_figures(struct arena *a, struct control_figures *ret)
         .freed_bytes = f.freed_bytes,
         .n_refused_records = f.n_refused_records,
         .n_refused_allocations = f.n_refused_allocations,
+        .oldest_pending_usec = f.oldest_usec > 0 ? now_usec() - f.oldest_usec : 0,
+        .n_chain_objects = f.n_chain_objects,
+        .n_sweeps = f.n_sweeps,
         .n_synchronizes = load_relaxed(&a->gp.n_synchronizes),
+        .synchronizing = load_relaxed(&a->gp.n_in_flight),
+        .n_mutes = load_relaxed(&a->gp.n_mutes),
         .n_wakeups = f.n_wakeups,
     };
     memcpy(ret->n_drains, f.n_drains, sizeof(f.n_drains));
+    memcpy(ret->page_histogram, f.page_histogram, sizeof(f.page_histogram));
     count_lanes(a, ret);
     ret->in_use_objects =
         f.heap.out_objects - MIN(f.heap.out_objects, f.pending_objects + ret->cached_objects);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What a daemon at work tells those who trace it: over its control socket, and by reclaimctl. */
+/*
+ * What a daemon at work tells: its events to those who trace it, over its control socket and by reclaimctl,
+ * and the figures of what waits.
+ */
 #include "daemon-fixture.h"
 
 #include <fcntl.h>
@@ -14,10 +17,7 @@ enum {
     LINE_BYTES = 512,
 };
 
-/*
- * ---- Over the socket
- * -------------------------------------------------------------------------------------
- */
+/* ---- Over the socket ---- */
 
 struct tracer {
     struct varlink_client *client;
@@ -217,6 +217,11 @@ static void *act_synchronize(struct actor *a, void *userdata)
     return (void *)(intptr_t)reclaim_synchronize(a->lane, 0, NULL);
 }
 
+static void *act_barrier(struct actor *a, void *userdata)
+{
+    return (void *)(intptr_t)reclaim_barrier(a->lane, NULL);
+}
+
 static void stalls_and_purges_are_told(void **state)
 {
     struct daemon *d = *state;
@@ -256,10 +261,75 @@ static void stalls_and_purges_are_told(void **state)
     daemon_stop(d);
 }
 
-/*
- * ---- By reclaimctl
- * ---------------------------------------------------------------------------------------
- */
+/* ---- Figures ---- */
+
+static uint64_t page_histogram_at(const struct daemon *d, size_t bucket)
+{
+    json_object *arena = ctl_json(d, "show", "a", NULL), *buckets;
+    uint64_t n;
+
+    assert_int_equal(json_pointer_get(arena, "/figures/pageHistogram", &buckets), 0);
+    assert_int_equal(json_object_array_length(buckets), 10);
+    n = json_object_get_uint64(json_object_array_get_idx(buckets, bucket));
+    (void)json_object_put(arena);
+    return n;
+}
+
+static uint64_t n_membarriers(const struct daemon *d)
+{
+    json_object *reply = ctl_json(d, "status", NULL), *n;
+    uint64_t ret;
+
+    assert_int_equal(json_pointer_get(reply, "/status/membarriers", &n), 0);
+    ret = json_object_get_uint64(n);
+    (void)json_object_put(reply);
+    return ret;
+}
+
+static void figures_tell_of_what_waits(void **state)
+{
+    struct daemon *d = *state;
+    struct actor waiter = {0};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+    int64_t age;
+    uint64_t n;
+
+    daemon_start(d, "--arena", "a:16M", "--set", "drain-interval=1h", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    assert_int_equal(arena_figure(d, "a", "oldestPendingUSec"), 0);
+    defer_objects(l);
+    assert_true(wait_until(arena_figure(d, "a", "pendingObjects") == OBJECTS));
+    assert_true(wait_until(arena_figure(d, "a", "oldestPendingUSec") > 0));
+    age = arena_figure(d, "a", "oldestPendingUSec");
+    assert_true(wait_until(arena_figure(d, "a", "oldestPendingUSec") > age + 1000)); /* it grows */
+
+    assert_int_equal(reclaim_read_lock(l), 0); /* in a batch it goes on growing */
+    actor_start(&waiter, r);
+    actor_begin(&waiter, act_barrier, NULL);
+    assert_true(wait_until(arena_figure(d, "a", "batchesRunning") == 1));
+    assert_true(arena_figure(d, "a", "oldestPendingUSec") > age + 1000);
+    reclaim_read_unlock(l);
+    assert_null(actor_end(&waiter));
+    assert_true(wait_until(arena_figure(d, "a", "oldestPendingUSec") == 0));
+    assert_int_equal(page_histogram_at(d, 6), 1); /* 64..127 */
+
+    assert_int_equal(reclaim_read_lock(l), 0);
+    actor_begin(&waiter, act_synchronize, NULL);
+    assert_true(wait_until(arena_figure(d, "a", "synchronizing") == 1));
+    reclaim_read_unlock(l);
+    assert_null(actor_end(&waiter));
+    assert_int_equal(arena_figure(d, "a", "synchronizing"), 0);
+    n = n_membarriers(d);
+    assert_int_equal(reclaim_synchronize(l, 0, NULL), 0);
+    assert_true(n_membarriers(d) > n);
+    actor_stop(&waiter);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+/* ---- By reclaimctl ---- */
 
 struct ctl_tracer {
     const struct daemon *d;
@@ -323,9 +393,8 @@ int main(void)
 {
     struct daemon d = {0};
     const struct CMUnitTest tests[] = {
-        daemon_test(events_come_in_order),
-        daemon_test(frees_are_told_in_every_mode),
-        daemon_test(stalls_and_purges_are_told),
+        daemon_test(events_come_in_order),       daemon_test(frees_are_told_in_every_mode),
+        daemon_test(stalls_and_purges_are_told), daemon_test(figures_tell_of_what_waits),
         daemon_test(reclaimctl_follows_a_drain),
     };
 

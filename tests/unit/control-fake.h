@@ -68,6 +68,7 @@ static inline int fake_status(void *userdata, struct control_status *ret)
         .clients_max = 1024,
         .n_wakeups = 12,
         .rss_bytes = 3 << 20,
+        .n_membarriers = 21,
     };
     return 0;
 }
@@ -100,6 +101,8 @@ static inline struct control_arena_info fake_routes(struct fake *fake)
                     .n_drains = {[CONTROL_DRAIN_INTERVAL] = 5, [CONTROL_DRAIN_FLOOD_OBJECTS] = 2},
                     .n_pages = 4,
                     .n_page_objects = 10,
+                    .page_histogram = {[0] = 2, [2] = 1, [CONTROL_PAGE_HISTOGRAM - 1] = 1},
+                    .oldest_pending_usec = 2500,
                     .n_synchronizes = ++fake->synchronizes},
         .oldest_reader = {.found = true, .client = 1, .pid = 77, .tid = 78, .age_usec = 1500},
     };
@@ -114,7 +117,11 @@ static inline struct control_arena_info fake_tables(void)
         .group = FAKE_OTHER_UID,
         .mode = 0600,
         .transient = true,
-        .figures = {.clients = 1, .size_bytes = 1 << 20, .gp_last_usec = 90, .gp_max_usec = 100},
+        .figures = {.clients = 1,
+                    .size_bytes = 1 << 20,
+                    .oldest_pending_usec = 100,
+                    .gp_last_usec = 90,
+                    .gp_max_usec = 100},
     };
 }
 

@@ -181,6 +181,8 @@ static void status_sums_what_the_caller_may_see(void **state)
     assert_int_equal(number_at(o, "parameters/status/figures/gracePeriodLastUSec"), 90);
     assert_int_equal(number_at(o, "parameters/status/figures/gracePeriodMaxUSec"), 900);
     assert_int_equal(number_at(o, "parameters/status/figures/drains/interval"), 5);
+    assert_int_equal(number_at(o, "parameters/status/figures/oldestPendingUSec"), 2500); /* not a sum */
+    assert_int_equal(number_at(o, "parameters/status/membarriers"), 21);
     (void)json_object_put(o);
 
     o = ask(f, &owner, "{\"method\":\"" I "GetStatus\"}");
@@ -222,6 +224,8 @@ static void arena_tells_its_figures(void **state)
     assert_int_equal(number_at(o, "parameters/arenas/0/figures/gracePeriodsCompleted"), 7);
     assert_string_equal(text_at(o, "parameters/arenas/0/figures/objectsPerPage"), "2.5");
     assert_int_equal(number_at(o, "parameters/arenas/0/oldestReader/tid"), 78);
+    assert_int_equal(length_at(o, "parameters/arenas/0/figures/pageHistogram"), CONTROL_PAGE_HISTOGRAM);
+    assert_int_equal(number_at(o, "parameters/arenas/0/figures/pageHistogram/2"), 1);
     (void)json_object_put(o);
     o = ask(*state, &root, "{\"method\":\"" I "ListArenas\",\"parameters\":{\"arena\":\"tables\"}}");
     assert_null(at(o, "parameters/arenas/0/oldestReader"));

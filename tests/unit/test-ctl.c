@@ -445,9 +445,11 @@ static void show_tells_every_figure(void **state)
         "Oldest reader              client 1, pid 77, tid 78, for 1.5ms\n",
         "In use, objects            1000\n",
         "Pending                    320B\n",
+        "Oldest pending             2.5ms\n",
         "Longest grace period       900us\n",
         "Drains by drain-interval   5\n",
         "Objects a page             2.5\n",
+        "Pages by their objects     1: 2, 4..7: 1, 512..: 1\n",
         NULL,
     };
 
