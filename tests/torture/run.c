@@ -123,16 +123,18 @@ int run_open(struct torture_run *run)
     return r < 0 ? r : pipe_init(&run->pipe, run->board);
 }
 
-int run_check_daemon(const struct torture_run *run)
+int run_check_daemon(struct torture_run *run)
 {
     int status;
 
     if (!run->service.ours || waitpid(run->service.pid, &status, WNOHANG) != run->service.pid)
         return 0;
+    run->service.pid = 0;
     if (WIFSIGNALED(status))
-        return words_set(-ECHILD, "the daemon died of signal %d (%s)", WTERMSIG(status),
-                         strsignal(WTERMSIG(status)));
-    return words_set(-ECHILD, "the daemon ended with status %d", WEXITSTATUS(status));
+        printf("The daemon died of signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        printf("The daemon ended with status %d\n", WEXITSTATUS(status));
+    return words_set(-ECHILD, "the daemon ended while it was needed");
 }
 
 /* ---- While it runs ---- */
@@ -249,7 +251,7 @@ static int run_middle(struct torture_run *run)
 int run_torture(const struct torture_options *options)
 {
     static struct torture_run run; /* large */
-    int r = run_begin(&run, options);
+    int r = run_begin(&run, options), died;
 
     if (r >= 0)
         r = run_open(&run);
@@ -258,8 +260,8 @@ int run_torture(const struct torture_options *options)
         r = run_middle(&run);
         run_tell_end(&run);
     }
-    if (r >= 0)
-        r = run_check_daemon(&run);
+    died = run_check_daemon(&run); /* also after a failure, of which it would be the reason */
+    r = r < 0 ? r : died;
     if (r >= 0)
         r = run_empty(&run, true, 1);
     if (r >= 0)

@@ -41,7 +41,7 @@ int run_begin(struct torture_run *run, const struct torture_options *options);
 void run_end(struct torture_run *run, bool failed);
 
 /* The daemon still runs, if it is ours to know. -errno with words_set(). */
-int run_check_daemon(const struct torture_run *run);
+int run_check_daemon(struct torture_run *run);
 
 /* Makes arena and board; the coordinator's handle and lane. */
 int run_open(struct torture_run *run);
