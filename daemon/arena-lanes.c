@@ -402,7 +402,7 @@ static int ask_class(struct arena *a, struct client_lane *cl, unsigned class_ind
 
     lane_use_class(&cl->lane, class_index);
     (void)lane_fill(&cl->lane, a->state, a->heap, magazine_bytes(a), &error, &pass->pace);
-    return lane_magazine_room(&cl->lane, class_index) < ABI_MAGAZINE_WORDS ? 0 : error < 0 ? error : -ENOSPC;
+    return lane_magazine_level(&cl->lane, class_index) > 0 ? 0 : error < 0 ? error : -ENOSPC;
 }
 
 /* Nothing there. Outside a section one urgent round comes first: drain, grace period, purge; then one more

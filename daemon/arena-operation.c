@@ -135,10 +135,10 @@ static uint64_t audit_magazine(struct operation *op, struct arena *a, const stru
                                unsigned class_index)
 {
     const struct state_lane *state = cl->lane.state;
-    uint32_t room = lane_magazine_room(&cl->lane, class_index), head = state->magazine_head[class_index];
+    uint32_t head = state->magazine_head[class_index];
     uint64_t n = 0;
 
-    for (uint32_t i = head - (ABI_MAGAZINE_WORDS - room); i != head; i++) {
+    for (uint32_t i = head - lane_magazine_level(&cl->lane, class_index); i != head; i++) {
         uint64_t word = state->shadow[class_index][i % ABI_MAGAZINE_WORDS];
         uint64_t truth = state_truth(a->state)[abi_word_block(word)];
 

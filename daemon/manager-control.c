@@ -71,8 +71,7 @@ static void count_lane(const struct client_lane *cl, struct control_figures *f)
 {
     for (uint32_t classes = cl->lane.used; classes; classes &= classes - 1) {
         unsigned c = (unsigned)__builtin_ctz(classes);
-        uint32_t head = cl->lane.state->magazine_head[c],
-                 i = head - (ABI_MAGAZINE_WORDS - lane_magazine_room(&cl->lane, c));
+        uint32_t head = cl->lane.state->magazine_head[c], i = head - lane_magazine_level(&cl->lane, c);
 
         for (; i != head; i++) {
             uint64_t n = (uint64_t)__builtin_popcountll(cl->lane.state->shadow[c][i % ABI_MAGAZINE_WORDS] &

@@ -168,12 +168,23 @@ int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32
     return r;
 }
 
-uint32_t lane_magazine_room(const struct lane *l, unsigned class_index)
+uint32_t lane_magazine_level(const struct lane *l, unsigned class_index)
 {
     /* Acquire: the words below tail were copied out; pairs with magazine_next(). */
     uint32_t used = l->state->magazine_head[class_index] - load_acquire(&l->shared->take[class_index].tail);
 
-    return used > ABI_MAGAZINE_WORDS ? 0 : ABI_MAGAZINE_WORDS - used;
+    return MIN(used, ABI_MAGAZINE_WORDS); /* a tail that makes no sense: full, nothing is put in any more */
+}
+
+/*
+ * One place stays free: the word in `cur` stands below the tail, and its shadow is what a burial goes by (spin:
+ * tests/model/mag.pml, SHADOW_OF_CUR_REUSED).
+ */
+uint32_t lane_magazine_room(const struct lane *l, unsigned class_index)
+{
+    uint32_t level = lane_magazine_level(l, class_index);
+
+    return level < ABI_MAGAZINE_WORDS - 1 ? ABI_MAGAZINE_WORDS - 1 - level : 0;
 }
 
 static intent_t intent_make(uint32_t lane, unsigned class_index, unsigned n, uint32_t index)
@@ -233,23 +244,25 @@ void lane_recover(struct lane *l, struct state *state, struct heap *h)
     unsigned class_index = (unsigned)(intent >> 32) & 0xff, n = (unsigned)(intent >> 16) & 0xffff;
     uint32_t head;
 
-    if (!intent || class_index >= ABI_CLASSES || n > ABI_MAGAZINE_WORDS)
-        return;
-    head = l->state->magazine_head[class_index];
-    /* the head had moved already */
-    if ((head & 0xffff) != (intent & 0xffff))
-        head -= n;
-    refill_commit(l, state, h, class_index, head, n);
+    if (intent && lane_intent_lane(intent) == l->index && class_index < ABI_CLASSES &&
+        n <= ABI_MAGAZINE_WORDS) {
+        head = l->state->magazine_head[class_index];
+        if ((head & 0xffff) != (intent & 0xffff))
+            head -= n; /* it had moved already */
+        refill_commit(l, state, h, class_index, head, n);
+    }
+    /* Killed after the intent was cleared, the predecessor may not have told the client yet; as in refill_commit(). */
+    for (unsigned c = 0; c < ABI_CLASSES; c++)
+        store_release(&l->shared->magazine_head[c],
+                      l->state->magazine_head[c]); /* pairs with magazine_next() */
 }
 
 /*
  * The level follows use: a magazine found less than half full doubles its target, one that stays nearly full
  * for long halves it. Returns how many words to put in now.
  */
-static uint32_t level_wanted(struct lane_level *level, uint32_t used, uint32_t room, uint32_t most)
+static uint32_t level_wanted(struct lane_level *level, uint32_t used, uint32_t left, uint32_t most)
 {
-    uint32_t left = ABI_MAGAZINE_WORDS - room;
-
     if (used * 2 > level->target) {
         level->target = (uint16_t)MIN(level->target * 2u, most);
         level->quiet = 0;
@@ -259,7 +272,7 @@ static uint32_t level_wanted(struct lane_level *level, uint32_t used, uint32_t r
         level->target /= 2;
         level->quiet = 0;
     }
-    return left < level->target ? MIN(level->target - left, room) : 0;
+    return left < level->target ? level->target - left : 0;
 }
 
 /* How many words of a class come to max_bytes: a word is a block's objects, or one that is larger. At least
@@ -304,11 +317,11 @@ unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t
     for (uint32_t classes = l->used; classes; classes &= classes - 1) {
         unsigned c = (unsigned)__builtin_ctz(classes);
         struct lane_level *level = &l->levels[c];
-        uint32_t room = lane_magazine_room(l, c), left = ABI_MAGAZINE_WORDS - room, wanted;
-        uint32_t used = left < level->target ? level->target - left : 0;
+        uint32_t left = lane_magazine_level(l, c), used = left < level->target ? level->target - left : 0,
+                 wanted;
 
         *ret_pace = MAX(*ret_pace, used * 256u / level->target);
-        wanted = level_wanted(level, used, room, words_of_bytes(c, max_bytes));
+        wanted = MIN(level_wanted(level, used, left, words_of_bytes(c, max_bytes)), lane_magazine_room(l, c));
         if (wanted > 0)
             total += class_fill(l, state, h, c, wanted, ret_error);
     }
@@ -328,7 +341,7 @@ bool lane_is_low(const struct lane *l)
     for (uint32_t classes = l->used; classes; classes &= classes - 1) {
         unsigned c = (unsigned)__builtin_ctz(classes);
 
-        if ((ABI_MAGAZINE_WORDS - lane_magazine_room(l, c)) * 4u <= l->levels[c].target)
+        if (lane_magazine_level(l, c) * 4u <= l->levels[c].target)
             return true;
     }
     return false;

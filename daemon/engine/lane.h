@@ -50,7 +50,7 @@ struct lane {
     uint32_t used;           /* a bit for each class that was ever asked for */
     uint16_t ask_seen;       /* sequence of the last `ask` answered */
     struct lane_walk walk;
-    bool quarantined;        /* its indices made no sense: nothing of it is read any more */
+    bool quarantined; /* its indices made no sense: nothing of it is read any more */
     struct lane_level levels[ABI_CLASSES];
 };
 
@@ -74,13 +74,16 @@ int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32
  * The same for the chain, the deferred frees threaded through objects of the arena, mapped at base: at most max_objects
  * of a walk that the next call goes on with. A link that leads nowhere cuts the chain and counts as refused.
  */
-int lane_chain_collect(struct lane *l, struct heap *h, struct pending *pending, const void *base, uint32_t max_objects,
-                       struct lane_look *ret);
+int lane_chain_collect(struct lane *l, struct heap *h, struct pending *pending, const void *base,
+                       uint32_t max_objects, struct lane_look *ret);
 bool lane_has_chain(const struct lane *l);
 
 /* Is there something that lane_collect() would take? Looks at the head and at the open record, without
  * taking. */
 bool lane_has_records(const struct lane *l);
+
+/* How many words the magazine of a class holds; full when the client's tail makes no sense. */
+uint32_t lane_magazine_level(const struct lane *l, unsigned class_index);
 
 /* How many more words fit in the magazine of a class, 0 when the client's tail makes no sense. */
 uint32_t lane_magazine_room(const struct lane *l, unsigned class_index);
@@ -123,7 +126,7 @@ bool lane_is_dead(const struct lane *l);
  */
 int lane_bury(struct lane *l, struct heap *h, struct pending *pending);
 
-/* After a crash: finishes the refill that was under way, if any. lane: the one that the intent names. */
+/* After a crash, for every lane: finishes the refill that was under way, if it was this one's; publishes its heads. */
 uint32_t lane_intent_lane(intent_t intent);
 void lane_recover(struct lane *l, struct state *state, struct heap *h);
 
