@@ -200,6 +200,9 @@ static void test_many_accounts(void **state)
         for (unsigned i = 0; i < ACCOUNTS; i++)
             for (unsigned n = 0; n <= i % 3; n++)
                 take_as(&l, &accounts[i], fixture_alloc_word(&l.f, CLASS_512, 512));
+    pending_close(&l.pending);
+    for (const struct bulk_page *p = l.pending.closed.first; p; p = p->next)
+        assert_true(p->n_charges <= BULK_CHARGES);
     for (unsigned i = 0; i < ACCOUNTS; i++) {
         assert_int_equal(accounts[i].pending_objects, ROUNDS * (i % 3 + 1));
         assert_int_equal(accounts[i].pending_bytes, ROUNDS * (i % 3 + 1) * 512);
@@ -208,6 +211,8 @@ static void test_many_accounts(void **state)
     for (unsigned i = 0; i < ACCOUNTS; i++)
         assert_int_equal(accounts[i].pending_objects + accounts[i].pending_bytes + accounts[i].refs, 0);
     assert_int_equal(l.pending.total_objects + l.pending.total_bytes, 0);
+    assert_int_equal(fixture_figures(&l.f).out_objects, 0);
+    assert_audit_clean(&l.f);
     lane_fixture_deinit(&l);
 }
 
@@ -336,11 +341,11 @@ static void test_zero_on_free(void **state)
         uint64_t bytes = abi_class_bytes(classes[i]), kept, freed;
 
         lane_fixture_init(&l);
-        kept = fixture_alloc_word(&l.f, classes[i], 1);
         freed = fixture_alloc_word(&l.f, classes[i], 1);
-        if (mask_count(abi_word_mask(kept)) > 1) { /* all of a block but its first */
-            freed = kept & (kept - 1);
-            kept &= ~freed | 0xffffffff00000000;
+        kept = fixture_alloc_word(&l.f, classes[i], 1);
+        if (mask_count(abi_word_mask(freed)) > 1) { /* all of a block but its last */
+            kept = abi_word(abi_word_block(freed), 0x80000000u >> __builtin_clz(abi_word_mask(freed)));
+            freed &= ~(uint64_t)abi_word_mask(kept);
         }
         memset(l.arena + ABI_CHUNK_BYTES, 'x', 4 * ABI_CHUNK_BYTES);
         take(&l, freed);
