@@ -185,7 +185,7 @@ RECLAIM_PUBLIC int reclaim_free(struct reclaim_lane *l, void *p);
  */
 RECLAIM_PUBLIC int reclaim_defer_free(struct reclaim_lane *l, void *p);
 
-/* Room in an object for reclaim_defer_free_head(); the library's and the daemon's alone once the object is deferred. */
+/* Room in an object for reclaim_defer_free_head(); the daemon's alone once the object is deferred. */
 struct reclaim_head {
     uint64_t next;
     uint32_t seq;
@@ -193,12 +193,12 @@ struct reclaim_head {
 } __attribute__((aligned(16)));
 
 /*
- * The same, but never waits, whatever is full and whatever limit is reached: what does not fit in the ring is chained
- * through the objects. head_in_p: anywhere in *p, aligned to 16, in its first 256 MiB; it is overwritten, so readers
- * that may still see p must not look there. -EINVAL p or the head is not in this arena, or the head below p;
- * -EROFS, -ESTALE, -ESHUTDOWN. No system call but a write to an eventfd; allowed in a section; not in a signal
- * handler. An object that is deferred twice, or a head outside its object, cuts the chain: what this thread chained
- * before it, and the daemon has not taken yet, is lost to the arena.
+ * The same, but never waits, whatever is full and whatever limit is reached: what does not fit in the ring is
+ * chained through the objects. head_in_p: anywhere in *p, aligned to 16, in its first 256 MiB; it is
+ * overwritten, so readers that may still see p must not look there. -EINVAL p or the head is not in this
+ * arena, or the head lies below p; -EROFS, -ESTALE, -ESHUTDOWN. No system call but a write to an eventfd;
+ * allowed in a section; not in a signal handler. An object that is deferred twice, or a head outside its
+ * object, cuts the chain: what this thread chained before it, and the daemon has not taken yet, is lost.
  */
 RECLAIM_PUBLIC int reclaim_defer_free_head(struct reclaim_lane *l, void *p, struct reclaim_head *head_in_p);
 
