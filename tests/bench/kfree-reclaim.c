@@ -13,7 +13,6 @@
 #define KFREE_DEFER(c, t, p) lane_defer(c, t, p)
 #include "kfree-loop.h"
 
-#if HAVE_RECLAIM_HEAD
 static inline int context_defer_head(struct reclaim_lane *l, struct kfree_object *p)
 {
     int r = reclaim_defer_free_head(l, p, (struct reclaim_head *)p->head);
@@ -28,7 +27,6 @@ static inline int context_defer_head(struct reclaim_lane *l, struct kfree_object
 #include "kfree-loop.h"
 
 assert_cc(sizeof(struct reclaim_head) <= sizeof(((struct kfree_object *)NULL)->head));
-#endif
 
 #define RECLAIM_OPS(prefix)                                                                                  \
     {                                                                                                        \
@@ -50,7 +48,6 @@ static void ring_thread_deinit(struct team_thread *t)
     lane_thread_deinit(t);
 }
 
-#if HAVE_RECLAIM_HEAD
 static int head_thread_init(struct team_thread *t)
 {
     int r = lane_thread_init(t);
@@ -63,12 +60,9 @@ static void head_thread_deinit(struct team_thread *t)
     head_empty(t);
     lane_thread_deinit(t);
 }
-#endif
 
 const struct kfree_backend kfree_reclaim = {
     .name = "reclaim",
     .ops = RECLAIM_OPS(ring),
-#if HAVE_RECLAIM_HEAD
     .head_ops = RECLAIM_OPS(head),
-#endif
 };

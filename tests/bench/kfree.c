@@ -68,11 +68,8 @@ static int kfree_run(struct bench_run *run)
     struct kfree_job job;
     int r = job_init(&job, run);
 
-    if (run->options->head && run_uses_daemon(run->backend)) {
+    if (run->options->head && run_uses_daemon(run->backend))
         ops = &backend->head_ops;
-        if (!ops->thread_run)
-            return words_set(-EOPNOTSUPP, "--head: this libreclaim has no reclaim_defer_free_head()");
-    }
     if (r >= 0)
         r = run_team(run, ops, &job, &result);
     if (r < 0)

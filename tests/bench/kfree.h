@@ -43,7 +43,7 @@ struct kfree_job {
 struct kfree_backend {
     const char *name;
     struct team_ops ops;
-    struct team_ops head_ops; /* with --head; thread_run NULL: it has none */
+    struct team_ops head_ops; /* with --head: of the daemon's backend */
 };
 
 /* This thread's array. */
