@@ -150,6 +150,11 @@ static void test_oldest_first(void **state)
     assert_int_equal(batches_cookie(&batches), 4);
     assert_int_equal(expire(&l, l.started, 9), 2);
     assert_null(batch_oldest(&batches, BATCH_WAITING));
+    for (unsigned i = 0; i < 2; i++)
+        (void)begin(&l, BULK_RECORDS + 1, 8);
+    assert_int_equal(expire(&l, l.started, 3), 3); /* of all batches together */
+    assert_int_equal(batches.n_running, 1);
+    assert_int_equal(expire(&l, l.started, 3), 1);
     lane_fixture_deinit(&l);
 }
 

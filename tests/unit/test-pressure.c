@@ -257,13 +257,14 @@ static void test_nothing_to_watch(void **state)
 {
     static const struct {
         const char *watch, *write;
-        bool fifo;
+        mode_t type; /* of what is made at the path */
     } cases[] = {
-        {"/dev/null", NULL, false},
-        {"/nonexistent/pressure", NULL, false},
-        {"", NULL, false},
-        {NULL, "AA=A", true},
-        {NULL, "A", true},
+        {"/dev/null", NULL, 0},
+        {"/nonexistent/pressure", NULL, 0},
+        {"", NULL, 0},
+        {NULL, NULL, S_IFREG}, /* of which no events come */
+        {NULL, "AA=A", S_IFIFO},
+        {NULL, "A", S_IFIFO},
     };
     unsigned n = n_descriptors();
 
@@ -271,8 +272,8 @@ static void test_nothing_to_watch(void **state)
         assert_int_equal(setenv("MEMORY_PRESSURE_WATCH", cases[i].watch ? cases[i].watch : path, 1), 0);
         if (cases[i].write)
             assert_int_equal(setenv("MEMORY_PRESSURE_WRITE", cases[i].write, 1), 0);
-        if (cases[i].fifo)
-            assert_int_equal(close(fifo()), 0);
+        if (cases[i].type)
+            assert_int_equal(mknod(path, cases[i].type | 0600, 0), 0);
         pressure_set(pressure, true);
         loop();
         assert_int_equal(n_descriptors(), n);
@@ -281,6 +282,11 @@ static void test_nothing_to_watch(void **state)
         (void)unlink(path);
     }
     assert_null(pressure_free(NULL));
+    assert_int_equal(setenv("MEMORY_PRESSURE_WATCH", path, 1) | unsetenv("MEMORY_PRESSURE_WRITE"), 0);
+    assert_int_equal(close(fifo()), 0);
+    pressure_set(pressure, true);
+    pressure = pressure_free(pressure); /* closes what it watched */
+    assert_int_equal(n_descriptors(), n);
 }
 
 /* ---- base64 ---- */
