@@ -9,13 +9,16 @@
  *
  * Guarantees (spin: tests/model/chain.pml)
  *  C1 Every accepted free is seen by the daemon once: chain_count says that there is something, and whoever
- * sees that number sees a chain_head at least as new, all heads behind it, and what the caller did before. C2
- * A head is written before chain_head leads to it, and never again while the daemon may read it: the object
- * is the daemon's from then on. C3 Numbers are consecutive, so a walk ends by counting. The object it ends
- * above may be long freed, in use again or on the chain once more: its number tells nothing, and it is not
- * looked at. C4 The call never waits and makes no system call but a write to the eventfd: not for a collect,
- * not for a grace period, not when the pending limit is reached. C5 A daemon that dozes is told once each
- * time that the ring overflows, and of floods and extents as of records.
+ *     sees that number sees a chain_head at least as new, all heads behind it, and what the caller did
+ *     before.
+ *  C2 A head is written before chain_head leads to it, and never again while the daemon may read it: the
+ *     object is the daemon's from then on.
+ *  C3 Numbers are consecutive, so a walk ends by counting. The object it ends above may be long freed, in
+ *     use again or on the chain once more: its number tells nothing, and it is not looked at.
+ *  C4 The call never waits and makes no system call but a write to the eventfd: not for a collect, not for a
+ *     grace period, not when the pending limit is reached.
+ *  C5 A daemon that dozes is told once each time that the ring overflows, and of floods and extents as of
+ *     records.
  *
  * Together       defer_free_head of this lane   of another lane   collect   bury
  * defer_free_head     no: one thread                 yes             yes    no: the thread is gone
@@ -67,16 +70,14 @@ static __attribute__((noinline)) int chain_push(struct lane *l, uint64_t granule
 
     if (unlikely(load_relaxed(&shared->evicted))) /* as in defer_wait_room() */
         return -ESHUTDOWN;
-    /* Relaxed: published by chain_head. Stores of their own, for a hostile neighbour may have led the daemon
-     * here. */
+    /* Relaxed: published by chain_head. Atomic, as a hostile neighbour may have led the daemon here. */
     store_relaxed(&head->next, l->chain_link);
     store_relaxed(&head->seq, l->chain_count + 1);
     store_relaxed(&head->reserved, 0u);
     RECLAIM_TEST_POINT("chain-link");
     l->chain_link = abi_chain_link(FIRST_GRANULE + granule, head_granules);
     l->chain_count++;
-    /* C2: the head, and all that the caller unlinked, before the link to it; pairs with lane_chain_collect()
-     */
+    /* C2: the head, and what the caller unlinked, before the link; pairs with lane_chain_collect() */
     store_release(&shared->chain_head, l->chain_link);
     RECLAIM_TEST_POINT("chain-head");
     /* C1: a number is never ahead of the link that leads to its object; pairs with lane_chain_collect() */

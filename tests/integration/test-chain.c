@@ -108,9 +108,7 @@ static void assert_all_freed(const struct daemon *d, const struct reclaim_lane *
     assert_int_equal(arena_figure(d, "a", "refusedRecords"), 0);
 }
 
-/* ---- Honest
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- Honest ---- */
 
 /* The pending limit is reached and the section that we are in ends only after the last call: none of them
  * waits. */
@@ -260,9 +258,7 @@ static void test_round_and_round(void **state)
     daemon_stop(d);
 }
 
-/* ---- Killed
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- Killed ---- */
 
 struct victim {
     struct daemon *d;
@@ -325,9 +321,7 @@ static void test_client_killed(void **state)
     daemon_stop(d);
 }
 
-/* ---- Hostile
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- Hostile ---- */
 
 static uint64_t random_next(uint64_t *seed)
 {
