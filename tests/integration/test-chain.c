@@ -37,8 +37,7 @@ static void daemon_go_on(const struct daemon *d)
     assert_int_equal(kill(d->pid, SIGCONT), 0);
 }
 
-/* ---- Objects with a head in them
- * ---------------------------------------------------------------------------------------- */
+/* ---- Objects with a head in them ---- */
 
 struct piece {
     void *object;
