@@ -204,10 +204,11 @@ static void test_magazine_room(void **state)
     static const struct {
         uint32_t head, tail, room;
     } cases[] = {
-        {500, 500, ABI_MAGAZINE_WORDS},
-        {500, 501, 0}, /* taken more than was given */
-        {500, 0, ABI_MAGAZINE_WORDS - 500},
-        {3, UINT32_MAX - 2, ABI_MAGAZINE_WORDS - 6}, /* wrapped */
+        {500, 500, ABI_MAGAZINE_WORDS - 1}, /* the word in cur keeps its place in the shadow */
+        {500, 501, 0},                      /* taken more than was given */
+        {500, 0, ABI_MAGAZINE_WORDS - 501},
+        {3, UINT32_MAX - 2, ABI_MAGAZINE_WORDS - 7}, /* wrapped */
+        {ABI_MAGAZINE_WORDS - 1, 0, 0},
         {ABI_MAGAZINE_WORDS, 0, 0},
         {ABI_MAGAZINE_WORDS + 1, 0, 0},
         {5, 0x80000005, 0},
@@ -219,9 +220,7 @@ static void test_magazine_room(void **state)
     for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
         state_lane(l.f.state, 0)->magazine_head[CLASS_64] = cases[i].head;
         l.shared[0].take[CLASS_64].tail = cases[i].tail;
-        /* A word less may fit: the one in use must stay in the shadow. */
-        assert_in_range(lane_magazine_room(&l.lanes[0], CLASS_64), cases[i].room ? cases[i].room - 1 : 0,
-                        cases[i].room);
+        assert_int_equal(lane_magazine_room(&l.lanes[0], CLASS_64), cases[i].room);
     }
     lane_fixture_deinit(&l);
 }
@@ -463,6 +462,21 @@ static uint64_t share_block(struct lane_fixture *l)
     return l->shared[1].take[CLASS_64].cur;
 }
 
+/* A refill up to the brim overwrites nothing that a burial needs. */
+static void test_bury_after_full_refill(void **state)
+{
+    struct lane_fixture l;
+
+    lane_fixture_init(&l);
+    (void)lane_fixture_refill(&l, 0, CLASS_64, 1);
+    (void)client_alloc(&l, 0, CLASS_64); /* seven are left in cur */
+    (void)lane_fixture_refill(&l, 0, CLASS_64, lane_magazine_room(&l.lanes[0], CLASS_64));
+    fixture_bury(&l, 0);
+    lane_fixture_grace(&l);
+    assert_int_equal(fixture_figures(&l.f).out_objects, 1);
+    lane_fixture_deinit(&l);
+}
+
 /* A word that the client writes frees nothing of another lane, and makes no burial fail. */
 static void test_bury_hostile(void **state)
 {
@@ -652,11 +666,13 @@ static void test_killed_at_points(void **state)
         {"refill-out", scene_refill},
         {"refill-magazine", scene_refill},
         {"refill-state-head", scene_refill},
+        {"refill-intent-clear", scene_refill},
         {"refill-shadow", scene_refill_extent},
         {"refill-intent", scene_refill_extent},
         {"refill-out", scene_refill_extent},
         {"refill-magazine", scene_refill_extent},
         {"refill-state-head", scene_refill_extent},
+        {"refill-intent-clear", scene_refill_extent},
         {"bury-taken", scene_bury, true},
         {"bury-returned", scene_bury, true},
     };
@@ -843,6 +859,7 @@ int main(void)
         cmocka_unit_test(test_owner_words),
         cmocka_unit_test(test_bells),
         cmocka_unit_test(test_bury_honest),
+        cmocka_unit_test(test_bury_after_full_refill),
         cmocka_unit_test(test_bury_hostile),
         cmocka_unit_test(test_new_owner_has_no_shadow),
         cmocka_unit_test(test_killed_at_points),
