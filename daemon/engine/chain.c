@@ -26,9 +26,15 @@ static uint32_t link_bit(uint64_t link)
     return 1u << (link >> LINK_HEAD_BITS & 31);
 }
 
+/* The object that an interrupted walk goes on with; 0: none. Whoever succeeds a killed daemon goes on with it too. */
+static uint64_t walk_interrupted(const struct lane *l)
+{
+    return (int32_t)(l->state->walk_top - l->state->chain_seen) > 0 ? l->state->walk_link : 0;
+}
+
 bool lane_has_chain(const struct lane *l)
 {
-    if (l->walk.link)
+    if (walk_interrupted(l))
         return true;
     /* Acquire: the head and the objects that it leads to; pairs with reclaim_defer_free_head(). */
     return (int32_t)(load_acquire(&l->shared->chain_count) - l->state->chain_seen) > 0;
@@ -46,56 +52,72 @@ static const struct abi_chain_head *link_head(const struct heap *h, const void *
     return (const void *)((const char *)base + (link >> LINK_HEAD_BITS) * ABI_GRANULE_BYTES + offset);
 }
 
-/* The newest object and its number. False: nothing new, or nothing that makes sense. */
-static bool walk_begin(struct lane *l, const struct heap *h, const void *base)
+/* Where a walk is: between two objects of which the next is `link`, with number `seq`. */
+struct walk {
+    uint64_t link;
+    uint32_t seq, top;
+};
+
+/*
+ * Goes on with the interrupted walk, else begins at the newest object. False: nothing new, or nothing that makes sense;
+ * then the chain is cut by the count, as a head's own number may lie behind us and would be looked at for ever.
+ */
+static bool walk_begin(struct lane *l, const struct heap *h, const void *base, struct walk *w)
 {
     const struct abi_chain_head *head;
-    uint64_t link;
+    uint64_t interrupted = walk_interrupted(l);
 
-    if (!lane_has_chain(l))
-        return false;
-    link = load_acquire(&l->shared->chain_head); /* pairs with reclaim_defer_free_head() */
-    head = link_head(h, base, link);
-    /* ordered by the acquire above */
-    if (head)
-        l->walk.top = l->walk.seq = load_relaxed(&head->seq);
-    else
-        l->walk.top = load_relaxed(&l->shared->chain_count); /* cut: go on after it */
-    if (head && (int32_t)(l->walk.top - l->state->chain_seen) > 0) {
-        l->walk.link = link;
+    /* Acquire: the object that it leads to; pairs with reclaim_defer_free_head(). */
+    w->link = interrupted ? interrupted : load_acquire(&l->shared->chain_head);
+    head = link_head(h, base, w->link);
+    w->seq = head ? load_relaxed(&head->seq) : l->state->chain_seen; /* ordered by the acquire above */
+    w->top = interrupted ? l->state->walk_top : w->seq;
+    if ((int32_t)(w->seq - l->state->chain_seen) > 0 && (int32_t)(w->top - w->seq) >= 0)
         return true;
-    }
     store_relaxed(&l->account->refused, l->account->refused + 1); /* a figure; the worker's alone to write */
-    l->state->chain_seen = l->walk.top;
+    l->state->chain_seen = load_relaxed(&l->shared->chain_count);
+    compiler_fence();
+    l->state->walk_link = 0;
     return false;
 }
 
-static void walk_end(struct lane *l)
+/* What was taken is pending before, for whoever finds us killed here. */
+static void walk_end(struct lane *l, const struct walk *w)
 {
-    l->walk.link = 0;
-    compiler_fence(); /* what was taken is pending before; a walk that is cut by our death begins anew */
-    l->state->chain_seen = l->walk.top;
+    compiler_fence();
+    l->state->chain_seen = w->top;
     RECLAIM_TEST_POINT("chain-seen");
+    compiler_fence(); /* from here on walk_top is not newer, so the link means nothing */
+    l->state->walk_link = 0;
+}
+
+/* Before anything of it expires: a walk that began anew would follow links through objects that are others' by then. */
+static void walk_interrupt(struct lane *l, const struct walk *w)
+{
+    l->state->walk_top = w->top;
+    compiler_fence(); /* between the two there is no link, or one of this very walk */
+    l->state->walk_link = w->link;
+    RECLAIM_TEST_POINT("chain-interrupted");
 }
 
 /* One object. False: the walk is over, or was cut. */
-static bool walk_step(struct lane *l, struct intake *in, const void *base, int *ret_error)
+static bool walk_step(struct lane *l, struct intake *in, const void *base, struct walk *w, int *ret_error)
 {
-    const struct abi_chain_head *head = link_head(in->heap, base, l->walk.link), *next_head;
+    const struct abi_chain_head *head = link_head(in->heap, base, w->link), *next_head;
     uint64_t next = head ? load_relaxed(&head->next) : 0; /* read before the object is anybody else's */
     uint64_t refused = in->n_refused;
 
-    *ret_error = pending_take(in, link_block(l->walk.link), link_bit(l->walk.link));
+    *ret_error = pending_take(in, link_block(w->link), link_bit(w->link));
     RECLAIM_TEST_POINT("chain-pending");
-    if (l->walk.seq == l->state->chain_seen + 1)
+    if (w->seq == l->state->chain_seen + 1)
         return false;
     next_head = link_head(in->heap, base, next);
-    if (!next_head || load_relaxed(&next_head->seq) != l->walk.seq - 1 || in->n_refused > refused + 1) {
+    if (!next_head || load_relaxed(&next_head->seq) != w->seq - 1 || in->n_refused > refused + 1) {
         in->n_refused++; /* cut: what lies behind it is lost, to this arena's client alone */
         return false;
     }
-    l->walk.link = next;
-    l->walk.seq--;
+    w->link = next;
+    w->seq--;
     return true;
 }
 
@@ -103,6 +125,8 @@ int lane_chain_collect(struct lane *l, struct heap *h, struct pending *pending, 
                        uint32_t max_objects, struct lane_look *ret)
 {
     struct intake in;
+    struct walk w;
+    bool more = true;
     int r = 0;
 
     *ret = (struct lane_look){0};
@@ -110,15 +134,16 @@ int lane_chain_collect(struct lane *l, struct heap *h, struct pending *pending, 
         return -EPROTO;
     if (pending->starved)
         return -ENOBUFS;
-    if (!l->walk.link && !walk_begin(l, h, base))
+    if (!lane_has_chain(l) || !walk_begin(l, h, base, &w))
         return 0;
     pending_intake_begin(&in, pending, h, l->account);
-    while (max_objects-- > 0 && r == 0)
-        if (!walk_step(l, &in, base, &r)) {
-            walk_end(l);
-            break;
-        }
+    while (more && max_objects-- > 0 && r == 0)
+        more = walk_step(l, &in, base, &w, &r);
     pending_intake_end(&in);
+    if (more)
+        walk_interrupt(l, &w);
+    else
+        walk_end(l, &w);
     ret->n_objects = (uint32_t)in.n_accepted;
     return r;
 }

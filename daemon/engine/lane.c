@@ -36,7 +36,8 @@ void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, s
         if (state->magazine_head[c] != 0) /* L4: nothing of the former owner stands in the shadow */
             memset(state->shadow[c], 0, sizeof(state->shadow[c]));
     state->cursor = 0;
-    state->returned = state->chain_seen = 0;
+    state->walk_link = 0;
+    state->returned = state->chain_seen = state->walk_top = 0;
     memset(state->magazine_head, 0, sizeof(state->magazine_head));
     memset(shared->magazine_head, 0, sizeof(shared->magazine_head));
     /* dead lanes are cleared by the daemon, before generation says so */

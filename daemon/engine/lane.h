@@ -34,13 +34,6 @@ struct lane_level {
     uint16_t quiet;  /* looks in a row at which little had been used */
 };
 
-/* A walk along the chain: begun at its head, ends below the last one seen. Lost at a crash: it then begins anew. */
-struct lane_walk {
-    uint64_t link; /* the next object; 0: none under way */
-    uint32_t seq;  /* which it must have */
-    uint32_t top;  /* chain_seen once it is over */
-};
-
 struct lane {
     struct abi_lane *shared; /* written by the client, but for the daemon's own lines */
     struct abi_slot *slot;
@@ -49,7 +42,6 @@ struct lane {
     uint32_t index;          /* of state in the arena */
     uint32_t used;           /* a bit for each class that was ever asked for */
     uint16_t ask_seen;       /* sequence of the last `ask` answered */
-    struct lane_walk walk;
     bool quarantined; /* its indices made no sense: nothing of it is read any more */
     struct lane_level levels[ABI_CLASSES];
 };

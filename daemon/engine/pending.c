@@ -111,8 +111,10 @@ void pending_deinit(struct pending *p)
     struct bulk_page *page;
 
     for (unsigned c = 0; c < PENDING_CHANNELS; c++)
-        if (p->open[c])
+        if (p->open[c]) {
             pending_drop_page(p, p->open[c]);
+            p->open[c] = NULL;
+        }
     while ((page = page_list_pop(&p->closed)))
         pending_drop_page(p, page);
     pending_drop_spare(p);

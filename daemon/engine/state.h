@@ -69,6 +69,9 @@ struct state_lane {
     /* 1: its cur and magazines were returned; written before their page takes its cookie */
     uint32_t returned;
     uint32_t chain_seen; /* objects of its chain taken; moves by one store when a walk is over */
+    uint32_t walk_top;   /* a walk that was interrupted: chain_seen once it is over; before walk_link */
+    uint32_t reserved;
+    uint64_t walk_link;  /* .. and the object to go on with; stale unless walk_top is newer than chain_seen */
     /* index << 32 | seen: the record being looked at, and its bits looked at, refused ones too */
     uint64_t cursor;
     uint32_t magazine_head[ABI_CLASSES];
