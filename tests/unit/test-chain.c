@@ -273,6 +273,56 @@ static void test_wrong_sequence(void **state)
     }
 }
 
+/*
+ * A newest object with a number that was seen before: cut like any other nonsense. Who calls until lane_has_chain() says
+ * no must come to an end.
+ */
+static void test_head_seen_before(void **state)
+{
+    static const uint32_t seqs[] = {0, 3, 4, 5, 0x80000005, UINT32_MAX};
+
+    for (unsigned i = 0; i < ARRAY_SIZE(seqs); i++) {
+        struct lane_fixture l;
+        uint64_t word;
+
+        lane_fixture_init(&l);
+        chain_start_at(&l, 5);
+        objects_get(&l, CLASS_64, 1, &word);
+        client_chain(&l, word, 0);
+        head_of(&l, l.shared[0].chain_head)->seq = seqs[i];
+        (void)chain_collect(&l, UINT32_MAX);
+        assert_false(lane_has_chain(&l.lanes[0]));
+        assert_int_equal(l.accounts[0].refused, 1);
+        client_chain(&l, word, 0); /* and it can be used */
+        assert_int_equal(chain_collect(&l, UINT32_MAX).n_objects, 1);
+        assert_false(lane_has_chain(&l.lanes[0]));
+        lane_fixture_deinit(&l);
+    }
+}
+
+/* A walk that was interrupted comes to nothing: its numbers hold nobody up either. */
+static void test_interrupted_walk_is_cut(void **state)
+{
+    struct lane_fixture l;
+    uint64_t words[3];
+
+    lane_fixture_init(&l);
+    objects_get(&l, CLASS_64, ARRAY_SIZE(words), words);
+    for (unsigned i = 0; i < 2; i++)
+        client_chain(&l, words[i], 0);
+    for (unsigned i = 0; i < 2; i++) /* as if there were a thousand */
+        head_of(&l, link_of(words[i], 0))->seq += 1000;
+    assert_int_equal(chain_collect(&l, 1).n_objects, 1);
+    head_of(&l, link_of(words[0], 0))->seq = 0;
+    for (unsigned i = 0; i < 3; i++)
+        (void)chain_collect(&l, UINT32_MAX);
+    assert_false(lane_has_chain(&l.lanes[0]));
+    client_chain(&l, words[2], 0);
+    assert_int_equal(chain_collect(&l, UINT32_MAX).n_objects, 1);
+    assert_false(lane_has_chain(&l.lanes[0]));
+    lane_fixture_deinit(&l);
+}
+
 /* A ring of links ends: each step must find a number less. */
 static void test_cycles(void **state)
 {
@@ -330,13 +380,41 @@ static void test_quarantined_lane_has_no_walk(void **state)
 
 /* ---- Killed at a point ---- */
 
-/* A walk that is cut short by the daemon's death is done again, and takes the rest. */
-static void chain_crash(const char *point)
+/* Two objects a call, and a grace period between calls, so that what was taken may be anybody's. */
+static void walk_in_steps(struct lane_fixture *l)
+{
+    while (lane_has_chain(&l->lanes[0])) {
+        (void)chain_collect(l, 2);
+        lane_fixture_grace(l);
+    }
+}
+
+/* In a child, that is killed at the n-th passage of the point. False: it was not passed so often. */
+static bool crash_child(struct lane_fixture *l, const char *point, unsigned nth)
+{
+    char variable[64];
+    int status;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)snprintf(variable, sizeof(variable), "%s:kill@%u", point, nth);
+        (void)setenv("RECLAIM_TEST_POINT", variable, 1);
+        testpoint_reload();
+        walk_in_steps(l);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
+    return WIFSIGNALED(status);
+}
+
+/* A walk that is cut short by the daemon's death goes on in its successor: all is freed, once. */
+static bool chain_crash(const char *point, unsigned nth)
 {
     struct lane_fixture l;
-    uint64_t words[6], held;
-    int status;
-    pid_t pid;
+    uint64_t words[7], held;
+    bool killed;
 
     lane_fixture_init(&l);
     objects_get(&l, CLASS_64, ARRAY_SIZE(words), words);
@@ -346,35 +424,35 @@ static void chain_crash(const char *point)
         if (i == 1)
             assert_int_equal(chain_collect(&l, UINT32_MAX).n_objects, 2);
     }
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        assert_int_equal(setenv("RECLAIM_TEST_POINT", point, 1), 0);
-        testpoint_reload();
-        (void)chain_collect(&l, UINT32_MAX);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
-        fail_msg("%s was not passed", point);
+    killed = crash_child(&l, point, nth);
     lane_fixture_succeed(&l);
     (void)chain_collect(&l, UINT32_MAX);
     assert_false(lane_has_chain(&l.lanes[0]));
     assert_audit_clean(&l.f);
-    for (unsigned i = 0; i < ARRAY_SIZE(words); i++)
-        assert_true(word_is_pending(&l, words[i]));
     lane_fixture_expire_everything(&l);
-    assert_true(word_is_out(&l, held) && !word_is_out(&l, words[0]) && !word_is_out(&l, words[5]));
+    assert_true(word_is_out(&l, held) && !word_is_pending(&l, held));
+    for (unsigned i = 0; i < ARRAY_SIZE(words); i++)
+        assert_false(word_is_out(&l, words[i]));
+    client_chain(&l, held, 0); /* and goes on as ever */
+    assert_int_equal(chain_collect(&l, UINT32_MAX).n_objects, 1);
     assert_audit_clean(&l.f);
     lane_fixture_deinit(&l);
+    return killed;
 }
 
+/* At each passage of each point. */
 static void test_killed_at_points(void **state)
 {
-    chain_crash("chain-pending:kill");
-    chain_crash("chain-pending:kill@2");
-    chain_crash("chain-pending:kill@4");
-    chain_crash("chain-seen:kill");
+    static const char *points[] = {"chain-pending", "chain-interrupted", "chain-seen"};
+
+    for (unsigned i = 0; i < ARRAY_SIZE(points); i++) {
+        unsigned n = 1;
+
+        while (chain_crash(points[i], n))
+            n++;
+        if (n == 1)
+            fail_msg("%s is never passed", points[i]);
+    }
 }
 
 int main(void)
@@ -387,6 +465,8 @@ int main(void)
         cmocka_unit_test(test_starved_walk_goes_on),
         cmocka_unit_test(test_bad_links),
         cmocka_unit_test(test_wrong_sequence),
+        cmocka_unit_test(test_head_seen_before),
+        cmocka_unit_test(test_interrupted_walk_is_cut),
         cmocka_unit_test(test_cycles),
         cmocka_unit_test(test_double_by_ring_and_chain),
         cmocka_unit_test(test_quarantined_lane_has_no_walk),
