@@ -33,6 +33,7 @@ struct channel {
     struct abi_slot *slots;
     struct abi_lane *lanes;
     size_t bytes; /* up to the last lane that is written to */
+    char *base;   /* of the arena */
     int eventfd;
     uint64_t objects[OBJECTS]; /* records of what it had */
     unsigned n_objects;
@@ -135,6 +136,7 @@ static int channel_open(struct world *w, unsigned number, struct torture_random 
     error = reclaim_lane_get(r, &l);
     if (error < 0)
         return error;
+    ret->base = reclaim_base(r);
     channel_use(ret, r, l, random);
     ret->eventfd = channel_find_eventfd();
     return channel_find_memory(ret) && ret->eventfd >= 0 ? 0 : -ENOENT;
@@ -186,13 +188,39 @@ static void scribble_take(const struct channel *c, struct abi_lane *lane, struct
     store_relaxed(&take->tail, (uint32_t)bad_number(random));
 }
 
+static uint64_t bad_link(const struct channel *c, struct torture_random *random)
+{
+    uint64_t record = bad_record(c, random);
+    uint32_t mask = abi_word_mask(record);
+    uint64_t granule = (uint64_t)abi_word_block(record) * 32 + (mask ? (unsigned)__builtin_ctz(mask) : 0);
+
+    return random_one_in(random, 4) ? random_next(random) : abi_chain_link(granule, random_below(random, 8));
+}
+
+/* Heads that lead to one another, round and round or out of everything, with numbers that fit or do not. */
+static void scribble_chain(const struct channel *c, struct abi_lane *lane, struct torture_random *random)
+{
+    uint32_t count = load_relaxed(&lane->chain_count), n = random_below(random, 20);
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t at = random_below(random, ARENA_BYTES / ABI_GRANULE_BYTES) * (uint64_t)ABI_GRANULE_BYTES;
+        struct abi_chain_head *head = (struct abi_chain_head *)(void *)(c->base + at);
+
+        store_relaxed(&head->next, bad_link(c, random));
+        store_relaxed(&head->seq, random_one_in(random, 2) ? count + i : (uint32_t)bad_number(random));
+    }
+    store_relaxed(&lane->chain_head, bad_link(c, random));
+    /* pairs with lane_chain_collect() */
+    store_release(&lane->chain_count, count + (random_one_in(random, 2) ? n : (uint32_t)bad_number(random)));
+}
+
 /* One word or group of words, each in the way that its own reader might believe. */
 static void scribble_lane(const struct channel *c, struct torture_random *random)
 {
     unsigned i = random_below(random, LANES);
     struct abi_lane *lane = &c->lanes[i];
 
-    switch (random_below(random, 10)) {
+    switch (random_below(random, 11)) {
     case 0:
     case 1:
         return scribble_records(c, lane, random);
@@ -213,6 +241,8 @@ static void scribble_lane(const struct channel *c, struct torture_random *random
         return store_relaxed(&lane->phase,
                              random_one_in(random, 2) ? lane->generation : (uint32_t)bad_number(random));
     case 8:
+        return scribble_chain(c, lane, random);
+    case 9:
         return store_relaxed(&c->slots[i].word, bad_number(random));
     default:
         store_relaxed(&lane->waiting, (uint32_t)random_below(random, 2));

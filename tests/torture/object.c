@@ -40,13 +40,29 @@ static inline uint64_t word_at(uint64_t sum, uint32_t i)
     return sum ^ i * 0x9e3779b97f4a7c15u;
 }
 
+static bool has_head(uint64_t id, uint32_t bytes)
+{
+    return bytes >= OBJECT_HEAD_BYTES_MIN && id >> ENTRY_BITS & 1;
+}
+
+/* The first word that follows from the check sum. */
+static uint32_t first_word(uint64_t id, uint32_t bytes)
+{
+    return has_head(id, bytes) ? 4 : 2;
+}
+
+struct reclaim_head *object_head(void *p, uint64_t id, uint32_t bytes)
+{
+    return has_head(id, bytes) ? (struct reclaim_head *)(void *)((char *)p + 16) : NULL;
+}
+
 void object_fill(void *p, uint64_t id, uint32_t bytes)
 {
     uint64_t *words = p, sum = check_sum(p, id, bytes);
 
     store_relaxed(&words[0], id); /* published by the cell, as all words */
     store_relaxed(&words[1], sum);
-    for (uint32_t i = 2; i < bytes / 8; i++)
+    for (uint32_t i = first_word(id, bytes); i < bytes / 8; i++)
         store_relaxed(&words[i], word_at(sum, i));
 }
 
@@ -70,19 +86,20 @@ struct entry *object_entry(const struct board *b, uint64_t id)
     return i < b->n_entries ? &b->entries[i] : NULL;
 }
 
-static bool words_are_right(const uint64_t *words, uint64_t sum, uint32_t n, struct torture_random *random)
+static bool words_are_right(const uint64_t *words, uint64_t sum, uint32_t first, uint32_t n,
+                            struct torture_random *random)
 {
-    bool right = n <= 2 || load_relaxed(&words[n - 1]) == word_at(sum, n - 1); /* ordered by the cell */
+    bool right = n <= first || load_relaxed(&words[n - 1]) == word_at(sum, n - 1); /* ordered by the cell */
 
     if (n > WORDS_ALL) {
         for (uint32_t i = 0; i < WORDS_SOME && right; i++) {
-            uint32_t at = random_between(random, 2, n - 1);
+            uint32_t at = random_between(random, first, n - 1);
 
             right = load_relaxed(&words[at]) == word_at(sum, at);
         }
         return right;
     }
-    for (uint32_t i = 2; i < n && right; i++)
+    for (uint32_t i = first; i < n && right; i++)
         right = load_relaxed(&words[i]) == word_at(sum, i);
     return right;
 }
@@ -106,5 +123,6 @@ const char *object_verify(const struct board *b, const void *p, uint64_t id, str
     sum = check_sum(p, id, bytes);
     if (load_relaxed(&words[1]) != sum)
         return "its check sum is wrong";
-    return words_are_right(words, sum, bytes / 8, random) ? NULL : "its contents changed";
+    return words_are_right(words, sum, first_word(id, bytes), bytes / 8, random) ? NULL
+                                                                                 : "its contents changed";
 }

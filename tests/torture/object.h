@@ -5,7 +5,8 @@
  *
  *   word 0  id: which object of its entry << ENTRY_BITS | the entry's index
  *   word 1  check sum of address, id and length
- *   others  the check sum mixed with their index
+ *   others  the check sum mixed with their index, but words 2 and 3 of every other long enough object:
+ *           there is its head, which the chain of deferred frees overwrites
  *
  * All words are loaded and stored whole, in no order: what publishes them is the cell.
  */
@@ -16,6 +17,7 @@
 
 enum {
     OBJECT_BYTES_MIN = 16, /* smaller ones have 16, too */
+    OBJECT_HEAD_BYTES_MIN = 48,
     OBJECT_SMALL_MAX = 3584,
     OBJECT_BYTES_MAX = 256 * 1024,
 };
@@ -25,6 +27,9 @@ uint32_t object_random_bytes(struct torture_random *random, uint32_t extents);
 
 /* What the arena takes for so many bytes. */
 uint64_t object_real_bytes(uint32_t bytes);
+
+/* NULL: it has none. */
+struct reclaim_head *object_head(void *p, uint64_t id, uint32_t bytes);
 
 void object_fill(void *p, uint64_t id, uint32_t bytes);
 

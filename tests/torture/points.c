@@ -29,6 +29,7 @@
 enum {
     LIVES = 3, /* of a victim, each with a lane of its own */
     ACTS = 150,
+    BURSTS = 10,
     LATER_MAX = 60, /* passages: about as many as the rarest point has */
     TRIALS = 4,     /* of each point */
 };
@@ -62,6 +63,8 @@ static int victim_life(struct torture_thread *t)
     if (r < 0)
         return world_call_failed(t->world, r, "reclaim_lane_get of a victim");
     writer_act(t, ACTS);
+    for (unsigned i = 0; i < BURSTS; i++) /* whether one overflows the ring is the daemon's to say */
+        writer_burst(t);
     reclaim_lane_put(t->lane);
     return load_relaxed(&t->world->failed) ? -EPROTO : 0;
 }

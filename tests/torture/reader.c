@@ -124,8 +124,8 @@ void reader_section(struct torture_thread *t)
     }
     for (unsigned i = 0; i < wanted; i++)
         n += reader_look(t, &seen[n]);
-    /* Not above the looks, which are to meet what read_lock alone orders. A stale number would count too many;
-       pairs with the membarrier of grace_start(). */
+    /* Not above the looks, which are to meet what read_lock alone orders. A stale number would count too
+       many; pairs with the membarrier of grace_start(). */
     full_fence();
     completed = load_relaxed(&domain_of(t)->completed);
     if (random_one_in(&t->random, 4))

@@ -35,10 +35,10 @@ static struct fixture *fixture_new(void)
     return f;
 }
 
-/* An object of entry 2, in its third life. */
+/* An object of entry 2, in its fourth life: without a head. */
 static uint64_t fixture_make(struct fixture *f, uint32_t bytes)
 {
-    uint64_t id = (uint64_t)3 << ENTRY_BITS | 2;
+    uint64_t id = (uint64_t)4 << ENTRY_BITS | 2;
 
     f->entries[2] = (struct entry){.id = id, .bytes = bytes};
     object_fill(f->memory, id, bytes);
@@ -72,6 +72,28 @@ static void object_shows_each_changed_word(void **state)
         f->memory[i] ^= 1;
     }
     assert_null(object_verify(&f->board, f->memory, id, &f->random));
+    free(f);
+}
+
+/* What the library writes there is nobody's business, and nothing else is left out. */
+static void object_with_a_head_leaves_it_out(void **state)
+{
+    const uint64_t id = (uint64_t)5 << ENTRY_BITS | 2;
+    struct fixture *f = fixture_new();
+
+    (void)state;
+    f->entries[2] = (struct entry){.id = id, .bytes = 64};
+    object_fill(f->memory, id, 64);
+    assert_ptr_equal(object_head(f->memory, id, 64), f->memory + 16);
+    assert_null(object_head(f->memory, id, 40));
+    for (unsigned i = 0; i < 64; i += 8) {
+        f->memory[i] ^= 1;
+        if (i == 16 || i == 24)
+            assert_null(object_verify(&f->board, f->memory, id, &f->random));
+        else
+            assert_non_null(object_verify(&f->board, f->memory, id, &f->random));
+        f->memory[i] ^= 1;
+    }
     free(f);
 }
 
@@ -210,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(object_is_whole_when_filled),
         cmocka_unit_test(object_shows_each_changed_word),
+        cmocka_unit_test(object_with_a_head_leaves_it_out),
         cmocka_unit_test(object_shows_another_in_its_place),
         cmocka_unit_test(object_elsewhere_is_not_the_same),
         cmocka_unit_test(entry_of_no_board_is_none),

@@ -57,6 +57,9 @@ void writer_live(struct torture_thread *t);
 /* A writer's next n acts. */
 void writer_act(struct torture_thread *t, unsigned n);
 
+/* One act that fills the ring and more. */
+void writer_burst(struct torture_thread *t);
+
 /* One whole read section: looks, waits, looks again. */
 void reader_section(struct torture_thread *t);
 

@@ -51,7 +51,7 @@ struct board {
 struct thread_count {
     uint64_t pipe[PIPE_FREE + 1], batch[BATCHES_MAX_SEEN + 1]; /* objects, sections */
     uint64_t sections, handler_sections, verified;
-    uint64_t made, reused, replaced, deferred, unpublished, waits, timeouts, full, again, threads;
+    uint64_t made, reused, replaced, deferred, unpublished, waits, timeouts, full, again, bursts, threads;
     /* Private at this moment, in words that are above the truth at each instant: what a kill may lose. */
     uint64_t held_objects, held_bytes;
 } __attribute__((aligned(64)));

@@ -18,6 +18,7 @@
 enum {
     SMALL_ARENA_BYTES = 32 << 20,
     NEVER_PUBLISHED_MAX = 6,
+    BURST = 3000,
     ENTRY_PROBES = 64,
     SHORT_TIMEOUT_NS = 300000,
     POLLS_MAX = 200,
@@ -159,14 +160,17 @@ static void *cell_exchange(struct torture_thread *t, void *p)
 
 /* ---- Freeing ---- */
 
-/* False: this section must end first. */
-static bool defer(struct torture_thread *t, void *p, uint32_t bytes)
+/* False: this section must end first. head: NULL, or the object's, for the way that never waits. */
+static bool defer(struct torture_thread *t, void *p, uint32_t bytes, struct reclaim_head *head)
 {
     int r;
 
-    while ((r = reclaim_defer_free(t->lane, p)) == -EAGAIN)
-        t->count->again++;
-    if (r == -EDEADLK)
+    if (head)
+        r = reclaim_defer_free_head(t->lane, p, head);
+    else
+        while ((r = reclaim_defer_free(t->lane, p)) == -EAGAIN)
+            t->count->again++;
+    if (r == -EDEADLK && !head)
         return false;
     if (r < 0)
         (void)world_call_failed(t->world, r, "reclaim_defer_free");
@@ -182,9 +186,11 @@ static void held_defer(struct torture_thread *t, struct held *held)
     while (held->n > 0) {
         unsigned i = random_below(&t->random, held->n);
         void *p = held->objects[i];
+        uint32_t bytes = object_bytes(t, p);
+        struct reclaim_head *head = random_one_in(&t->random, 2) ? object_head(p, object_id(p), bytes) : NULL;
 
         held->objects[i] = held->objects[--held->n];
-        if (!defer(t, p, object_bytes(t, p)))
+        if (!defer(t, p, bytes, head))
             held->objects[HELD_MAX - ++kept] = p; /* at the other end: there are HELD_MAX places */
     }
     for (unsigned i = 0; i < kept; i++)
@@ -201,7 +207,7 @@ static void held_spoil(struct torture_thread *t, struct held *held)
 
         object_spoil(held->objects[i], bytes);
         if (random_one_in(&t->random, 2)) {
-            (void)defer(t, held->objects[i], bytes);
+            (void)defer(t, held->objects[i], bytes, NULL);
             continue;
         }
         r = reclaim_free(t->lane, held->objects[i]);
@@ -305,6 +311,37 @@ static void do_unpublished(struct torture_thread *t)
     }
 }
 
+/*
+ * More objects at once than the ring has records, each in a record of its own as it comes of another class
+ * than the one before: the rest is chained.
+ */
+void writer_burst(struct torture_thread *t)
+{
+    const uint64_t id = 1u << ENTRY_BITS; /* of an object with a head, in no entry */
+    static __thread void *objects[BURST];
+    unsigned n = 0;
+
+    for (; n < BURST; n++) {
+        uint32_t bytes = OBJECT_HEAD_BYTES_MIN + n % 2 * 16;
+
+        hold(t, bytes);
+        objects[n] = allocate(t, bytes);
+        if (!objects[n]) {
+            let_go(t, bytes);
+            break;
+        }
+        object_fill(objects[n], id, bytes);
+    }
+    for (unsigned i = 0; i < n; i++) {
+        uint32_t bytes = OBJECT_HEAD_BYTES_MIN + i % 2 * 16;
+
+        if (object_id(objects[i]) != id)
+            (void)world_fail(t->world, "object %p of a burst, which nobody else had, changed", objects[i]);
+        (void)defer(t, objects[i], bytes, object_head(objects[i], id, bytes));
+    }
+    t->count->bursts++;
+}
+
 /* Waits for a grace period in one of the ways. */
 static int wait_grace_period(struct torture_thread *t)
 {
@@ -383,7 +420,7 @@ static const struct {
     void (*act)(struct torture_thread *t);
 } acts[] = {
     {680, do_replace}, {140, do_replace_many}, {30, do_remove}, {60, do_in_section}, {100, do_unpublished},
-    {6, do_wait},      {3, do_timeout},        {1, do_barrier}, {4, do_refused},
+    {6, do_wait},      {3, do_timeout},        {1, do_barrier}, {3, do_refused},     {1, writer_burst},
 };
 
 static void act_once(struct torture_thread *t)
