@@ -116,7 +116,7 @@ static void state_give(struct arena *a, struct client_lane *cl, uint32_t index)
     store_relaxed(&cl->lane.slot->word, 0); /* what the former owner left; nobody reads in it */
     state->lane = cl->number;
     state->generation = cl->lane.shared->generation + 1;
-    compiler_fence();
+    compiler_fence(); /* for whoever finds us killed here; pairs with the restart, which goes by client_id */
     state->client_id = cl->client->id; /* last: from now on the lane is taken */
     RECLAIM_TEST_POINT("lane-given");
     cl->lane.shared->generation = state->generation; /* published by the answer on the socket */
@@ -543,8 +543,9 @@ int arena_root(struct arena *a, const char *name, bool may_make, uint64_t *ret_o
         if (i < 0)
             return -ENOSPC;
         store_relaxed((uint64_t *)((char *)a->base + page) + i, 0); /* the name publishes it */
-        compiler_fence();
-        (void)strncpy(a->state->roots[i].name, name, sizeof(a->state->roots[i].name) - 1);
+        (void)strncpy(a->state->roots[i].name + 1, name + 1, sizeof(a->state->roots[i].name) - 2);
+        compiler_fence(); /* the first letter makes it a name; pairs with root_find() after a restart */
+        a->state->roots[i].name[0] = name[0];
     }
     *ret_offset = page + (uint64_t)i * sizeof(uint64_t);
     return 0;

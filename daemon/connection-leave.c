@@ -135,6 +135,7 @@ static void check_job_run(struct job *job, struct arena *a)
 
         if (!cl || cl->life != LANE_LIVE)
             continue;
+        /* acquire, as in lane_is_dead(); pairs with lane_claim() */
         if (lane_is_dead(&cl->lane) || load_acquire(&cl->lane.shared->phase) != cl->lane.shared->generation ||
             !client_has_thread(client, load_relaxed(&cl->lane.shared->owner[0]) & OWNER_TID))
             arena_doom_lane(a, cl);

@@ -298,7 +298,7 @@ static void grace_start_requested(struct grace *g)
     }
     if (!started)
         return;
-    grace_membarrier();
+    grace_membarrier(); /* pairs with the compiler fence in reclaim_read_lock() */
     RECLAIM_TEST_POINT("grace-membarrier");
     for (struct arena *a = started; a; a = next) {
         next = a->gp.next_active;

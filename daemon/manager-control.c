@@ -312,27 +312,6 @@ static int op_parameters(void *userdata, const char *arena, control_parameter_fn
     return r;
 }
 
-static int visit_changes(const struct parameter_changes *changes, control_change_fn visit, void *data)
-{
-    int r = 0;
-
-    for (size_t i = 0; i < changes->n && r == 0; i++) {
-        const struct parameter_change *c = &changes->items[i];
-
-        if (strcmp(c->before, c->after) != 0)
-            log_info("%s%s%s: %s -> %s", c->arena[0] ? c->arena : "", c->arena[0] ? ": " : "",
-                     c->parameter->name, c->before, c->after);
-        r = visit(data, &(struct control_change){
-                            .name = c->parameter->name,
-                            .arena = c->arena[0] ? c->arena : NULL,
-                            .old_value = c->before,
-                            .new_value = c->after,
-                            .kept = c->kept,
-                        });
-    }
-    return r;
-}
-
 static int op_set(void *userdata, const char *arena, const struct control_assignment *assignments, size_t n,
                   bool dry_run, control_change_fn visit, void *data, struct error_line *why)
 {
@@ -353,7 +332,7 @@ static int op_set(void *userdata, const char *arena, const struct control_assign
         return r;
     if (!dry_run)
         manager_apply_parameters(m);
-    r = visit_changes(&changes, visit, data);
+    r = manager_visit_changes(&changes, !dry_run, visit, data);
     parameter_changes_deinit(&changes);
     return r;
 }
@@ -372,7 +351,7 @@ static int op_reset(void *userdata, const char *arena, const char *const *names,
         return r;
     if (!dry_run)
         manager_apply_parameters(m);
-    r = visit_changes(&changes, visit, data);
+    r = manager_visit_changes(&changes, !dry_run, visit, data);
     parameter_changes_deinit(&changes);
     return r;
 }

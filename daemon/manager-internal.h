@@ -46,6 +46,9 @@ extern const struct control_ops manager_control_ops;
 /* manager-parameters.c: what changed acts at once. */
 void manager_apply_parameters(struct manager *m);
 int manager_reload(struct manager *m, control_change_fn visit, void *data, struct error_line *why);
+/* Tells of each change: to the log if it was applied, and to visit (may be NULL), whose value other than 0 ends the walk. */
+int manager_visit_changes(const struct parameter_changes *changes, bool applied, control_change_fn visit,
+                          void *data);
 int manager_make_configured_arenas(struct manager *m);
 
 /* manager-arena.c */

@@ -61,17 +61,22 @@ int manager_make_configured_arenas(struct manager *m)
     return 0;
 }
 
-static int visit_changes(const struct parameter_changes *changes, control_change_fn visit, void *data)
+int manager_visit_changes(const struct parameter_changes *changes, bool applied, control_change_fn visit,
+                          void *data)
 {
     int r = 0;
 
     for (size_t i = 0; i < changes->n && r == 0; i++) {
         const struct parameter_change *c = &changes->items[i];
+        const char *arena = c->arena[0] ? c->arena : NULL;
 
+        if (applied && !c->kept && strcmp(c->before, c->after) != 0)
+            log_info("%s%s%s: %s -> %s", arena ? arena : "", arena ? ": " : "", c->parameter->name, c->before,
+                     c->after);
         r = visit ? visit(data,
                           &(struct control_change){
                               .name = c->parameter->name,
-                              .arena = c->arena[0] ? c->arena : NULL,
+                              .arena = arena,
                               .old_value = c->before,
                               .new_value = c->after,
                               .kept = c->kept,
@@ -98,7 +103,7 @@ int manager_reload(struct manager *m, control_change_fn visit, void *data, struc
     manager_apply_parameters(m);
     r = manager_make_configured_arenas(m);
     if (r == 0)
-        r = visit_changes(&changes, visit, data);
+        r = manager_visit_changes(&changes, true, visit, data);
     log_info("configuration read again, %zu values changed or kept", changes.n);
     parameter_changes_deinit(&changes);
     config_errors_deinit(&errors);

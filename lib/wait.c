@@ -70,7 +70,7 @@ __attribute__((noinline, cold)) int lane_ring_new(struct lane *l, uint32_t want)
 /* For what cannot wait until a dozing daemon's timer is due. */
 __attribute__((noinline, cold)) void lane_ring_dozing(struct lane *l)
 {
-    lane_fence(l);
+    lane_fence(l); /* B1; pairs with arena_sleep() */
     if (load_relaxed(&l->domain->sleeps) == ABI_DOZING) /* stale is harmless: it is a matter of delay only */
         lane_bell(l);
 }

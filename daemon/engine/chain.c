@@ -76,18 +76,18 @@ static bool walk_begin(struct lane *l, const struct heap *h, const void *base, s
         return true;
     store_relaxed(&l->account->refused, l->account->refused + 1); /* a figure; the worker's alone to write */
     l->state->chain_seen = load_relaxed(&l->shared->chain_count);
-    compiler_fence();
+    compiler_fence(); /* as in walk_end(); pairs with walk_interrupted() */
     l->state->walk_link = 0;
     return false;
 }
 
-/* What was taken is pending before, for whoever finds us killed here. */
+/* What was taken is pending before, for whoever finds us killed here; pairs with walk_interrupted(). */
 static void walk_end(struct lane *l, const struct walk *w)
 {
     compiler_fence();
     l->state->chain_seen = w->top;
     RECLAIM_TEST_POINT("chain-seen");
-    compiler_fence(); /* from here on walk_top is not newer, so the link means nothing */
+    compiler_fence(); /* from here on walk_top is not newer and the link means nothing; pairs with walk_interrupted() */
     l->state->walk_link = 0;
 }
 
@@ -95,7 +95,7 @@ static void walk_end(struct lane *l, const struct walk *w)
 static void walk_interrupt(struct lane *l, const struct walk *w)
 {
     l->state->walk_top = w->top;
-    compiler_fence(); /* between the two there is no link, or one of this very walk */
+    compiler_fence(); /* in between there is no link, or one of this very walk; pairs with walk_interrupted() */
     l->state->walk_link = w->link;
     RECLAIM_TEST_POINT("chain-interrupted");
 }

@@ -96,7 +96,7 @@ static inline int record_take(struct lane *l, struct intake *in, uint32_t index,
         r = pending_take(in, abi_word_block(record), mask);
         RECLAIM_TEST_POINT("collect-pending");
     }
-    compiler_fence(); /* L1: truth before cursor, for whoever finds us killed here */
+    compiler_fence(); /* L1: truth before cursor, whoever finds us killed here replays; pairs with lane_collect() */
     l->state->cursor = last ? (uint64_t)index << 32 | (seen | mask) : (uint64_t)(index + 1) << 32;
     RECLAIM_TEST_POINT("collect-cursor");
     return r;
@@ -121,7 +121,7 @@ static uint32_t records_take(struct lane *l, struct intake *in, uint32_t index, 
     if (taken == 0)
         return 0;
     RECLAIM_TEST_POINT("collect-many");
-    compiler_fence(); /* L1 */
+    compiler_fence(); /* L1; pairs with the replay in lane_collect() */
     l->state->cursor = (uint64_t)(index + taken) << 32;
     return taken;
 }
@@ -199,7 +199,13 @@ uint32_t lane_intent_lane(intent_t intent)
     return (uint32_t)(intent >> 40) & 0x3fffff;
 }
 
-/* What the intent commits to, from the shadow alone. Done again after a crash, it stores the same words. */
+/*
+ * What the intent commits to, from the shadow alone. Done again after a crash, it stores the same words. Each compiler
+ * fence keeps one store before the next for whoever finds us killed between them; all pair with lane_recover():
+ *   out bits first: what a magazine holds is never free;
+ *   then the magazine, then the state's head: a head never covers a word that is not there;
+ *   then the intent is cleared, and last the client is told.
+ */
 static void refill_commit(struct lane *l, struct state *state, struct heap *h, unsigned class_index,
                           uint32_t index, unsigned n)
 {
@@ -232,10 +238,10 @@ void lane_refill(struct lane *l, struct state *state, struct heap *h, unsigned c
     for (unsigned i = 0; i < n; i++)
         l->state->shadow[class_index][(index + i) & MAGAZINE_MASK] = words[i];
     RECLAIM_TEST_POINT("refill-shadow");
-    compiler_fence();
+    compiler_fence(); /* L3: the shadow is whole before anything commits to it; pairs with lane_recover() */
     state->intent = intent_make(l->index, class_index, n, index);
     RECLAIM_TEST_POINT("refill-intent");
-    compiler_fence();
+    compiler_fence(); /* committed before it is begun; pairs with lane_recover() */
     refill_commit(l, state, h, class_index, index, n);
 }
 
@@ -402,6 +408,7 @@ static uint64_t lane_cur(const struct lane *l, unsigned class_index, uint32_t ta
     return 0;
 }
 
+/* Acquire of the tail: what the dead thread did last; pairs with magazine_next(). */
 static int class_bury(struct lane *l, struct intake *in, unsigned class_index)
 {
     uint32_t head = l->state->magazine_head[class_index],
@@ -440,7 +447,7 @@ int lane_bury(struct lane *l, struct heap *h, struct pending *pending)
     if (r < 0)
         return r;
     RECLAIM_TEST_POINT("bury-taken");
-    compiler_fence(); /* L4: what was returned before `returned`, for whoever finds us killed here */
+    compiler_fence(); /* L4: what was returned, then `returned`; pairs with the restart, which buries what has it not */
     l->state->returned = 1;
     RECLAIM_TEST_POINT("bury-returned");
     return 0;
