@@ -33,7 +33,8 @@ struct channel {
     struct abi_slot *slots;
     struct abi_lane *lanes;
     size_t bytes; /* up to the last lane that is written to */
-    char *base;   /* of the arena */
+    char *base;   /* of the arena, which somebody else may have made smaller than we would */
+    uint32_t n_granules;
     int eventfd;
     uint64_t objects[OBJECTS]; /* records of what it had */
     unsigned n_objects;
@@ -137,6 +138,7 @@ static int channel_open(struct world *w, unsigned number, struct torture_random 
     if (error < 0)
         return error;
     ret->base = reclaim_base(r);
+    ret->n_granules = (uint32_t)(reclaim_size(r) / ABI_GRANULE_BYTES);
     channel_use(ret, r, l, random);
     ret->eventfd = channel_find_eventfd();
     return channel_find_memory(ret) && ret->eventfd >= 0 ? 0 : -ENOENT;
@@ -203,7 +205,7 @@ static void scribble_chain(const struct channel *c, struct abi_lane *lane, struc
     uint32_t count = load_relaxed(&lane->chain_count), n = random_below(random, 20);
 
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t at = random_below(random, ARENA_BYTES / ABI_GRANULE_BYTES) * (uint64_t)ABI_GRANULE_BYTES;
+        uint64_t at = random_below(random, c->n_granules) * (uint64_t)ABI_GRANULE_BYTES;
         struct abi_chain_head *head = (struct abi_chain_head *)(void *)(c->base + at);
 
         store_relaxed(&head->next, bad_link(c, random));
