@@ -49,7 +49,7 @@ int hostile_become(void)
         setresuid(NOBODY, NOBODY, NOBODY) < 0)
         return words_set(-errno, "cannot become another user: %s", strerror(errno));
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* forgotten with the user */
-    return 0;
+    return 1;
 }
 
 /* What an honest arena of mode 0600 must say to a stranger. */
@@ -281,7 +281,7 @@ int hostile_scribble(struct world *w, unsigned number, uint64_t incarnation)
     struct channel c;
     int r = hostile_become();
 
-    if (r >= 0 && getuid() == NOBODY)
+    if (r > 0)
         r = check_refused(w);
     if (r < 0)
         return 1;

@@ -13,5 +13,8 @@ int hostile_scribble(struct world *w, unsigned number, uint64_t incarnation);
 /* Sends anything to both sockets. */
 int hostile_talk(struct world *w, unsigned number, uint64_t incarnation);
 
-/* Becomes the other user, for good, and dies of SIGALRM after a while. -errno with words_set(). */
+/*
+ * Becomes the other user, for good, and dies of SIGALRM after a while. 1; 0: only root can, so this is the same
+ * user still; -errno with words_set().
+ */
 int hostile_become(void);
