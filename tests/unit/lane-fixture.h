@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A heap, pending pages, an arena that objects can be written to, and lanes with an honest client's hand on their
- * other side. Everything that a client or a successor would see is shared memory, so a test may fork, be killed, and
- * look at what was left. For the tests of lane, chain, pending and batch; they link with --wrap=malloc.
+ * A heap, pending pages, an arena that objects can be written to, and lanes with an honest client's hand on
+ * their other side. Everything that a client or a successor would see is shared memory, so a test may fork,
+ * be killed, and look at what was left. For the tests of lane, chain, pending and batch; they link with
+ * --wrap=malloc.
  */
 #ifndef RECLAIMD_TESTS_LANE_FIXTURE_H
 #define RECLAIMD_TESTS_LANE_FIXTURE_H
@@ -169,7 +170,8 @@ static inline struct lane_look lane_fixture_collect(struct lane_fixture *l, unsi
     return look;
 }
 
-static inline unsigned lane_fixture_refill(struct lane_fixture *l, unsigned lane, unsigned class_index, unsigned n)
+static inline unsigned lane_fixture_refill(struct lane_fixture *l, unsigned lane, unsigned class_index,
+                                           unsigned n)
 {
     uint64_t words[ABI_MAGAZINE_WORDS];
     int error;

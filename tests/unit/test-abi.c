@@ -71,14 +71,16 @@ static void test_writers_have_lines_of_their_own(void **state)
         {offsetof(struct abi_lane, tail), offsetof(struct abi_lane, ticket_error) + 3},
         {offsetof(struct abi_lane, owner), offsetof(struct abi_lane, owner) + 63},
         {offsetof(struct abi_lane, take), offsetof(struct abi_lane, take) + ABI_CLASSES * 16 - 1},
-        {offsetof(struct abi_lane, magazine_head), offsetof(struct abi_lane, magazine_head) + ABI_CLASSES * 4 - 1},
+        {offsetof(struct abi_lane, magazine_head),
+         offsetof(struct abi_lane, magazine_head) + ABI_CLASSES * 4 - 1},
         {offsetof(struct abi_lane, ring), offsetof(struct abi_lane, ring) + ABI_RING_RECORDS * 8 - 1},
         {offsetof(struct abi_lane, magazine), sizeof(struct abi_lane) - 1},
     };
 
     for (unsigned i = 0; i + 1 < ARRAY_SIZE(writers); i++)
         assert_true(line_of(writers[i].last) < line_of(writers[i + 1].first));
-    assert_true(line_of(offsetof(struct abi_domain, started)) != line_of(offsetof(struct abi_domain, completed)));
+    assert_true(line_of(offsetof(struct abi_domain, started)) !=
+                line_of(offsetof(struct abi_domain, completed)));
 }
 
 static void test_words(void **state)
@@ -100,8 +102,9 @@ static void test_words(void **state)
 }
 
 /* The table that users size their objects by. */
-static const uint32_t class_bytes[] = {16,  32,  48,  64,  80,  96,  112,  128,  160,  192,  224,  256,  320, 384,
-                                       448, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584};
+static const uint32_t class_bytes[] = {16,  32,   48,   64,   80,   96,   112,  128,  160,
+                                       192, 224,  256,  320,  384,  448,  512,  640,  768,
+                                       896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584};
 
 static void test_class_table(void **state)
 {

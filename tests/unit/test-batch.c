@@ -217,10 +217,14 @@ static void test_drop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_max_in_flight, reset),   cmocka_unit_test_setup(test_max_lowered, reset),
-        cmocka_unit_test_setup(test_nothing_pending, reset), cmocka_unit_test_setup(test_partial_expiry, reset),
-        cmocka_unit_test_setup(test_oldest_first, reset),    cmocka_unit_test_setup(test_queued_batches, reset),
-        cmocka_unit_test_setup(test_pages_taken_out, reset), cmocka_unit_test_setup(test_drop, reset),
+        cmocka_unit_test_setup(test_max_in_flight, reset),
+        cmocka_unit_test_setup(test_max_lowered, reset),
+        cmocka_unit_test_setup(test_nothing_pending, reset),
+        cmocka_unit_test_setup(test_partial_expiry, reset),
+        cmocka_unit_test_setup(test_oldest_first, reset),
+        cmocka_unit_test_setup(test_queued_batches, reset),
+        cmocka_unit_test_setup(test_pages_taken_out, reset),
+        cmocka_unit_test_setup(test_drop, reset),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,8 +98,9 @@ static void test_chain_of_extents(void **state)
 }
 
 /*
- * Between two walks the client puts on more, among it objects that were freed and handed out again: each walk takes
- * what is new, and ends there although the link that follows is to an object that is back on the chain.
+ * Between two walks the client puts on more, among it objects that were freed and handed out again: each
+ * walk takes what is new, and ends there although the link that follows is to an object that is back on the
+ * chain.
  */
 static void test_walks_add_up(void **state)
 {
@@ -174,10 +175,12 @@ static void test_starved_walk_goes_on(void **state)
     for (unsigned i = 0; i < ARRAY_SIZE(words); i++)
         client_chain(&l, words[i], 0);
     malloc_left = 0;
-    assert_int_equal(lane_chain_collect(&l.lanes[0], l.f.heap, &l.pending, l.arena, UINT32_MAX, &look), -ENOBUFS);
+    assert_int_equal(lane_chain_collect(&l.lanes[0], l.f.heap, &l.pending, l.arena, UINT32_MAX, &look),
+                     -ENOBUFS);
     assert_int_equal(look.n_objects, 1); /* the first found no page, but is pending */
     malloc_left = -1;
-    assert_int_equal(lane_chain_collect(&l.lanes[0], l.f.heap, &l.pending, l.arena, UINT32_MAX, &look), -ENOBUFS);
+    assert_int_equal(lane_chain_collect(&l.lanes[0], l.f.heap, &l.pending, l.arena, UINT32_MAX, &look),
+                     -ENOBUFS);
     assert_int_equal(look.n_objects, 0);
     lane_fixture_grace(&l);
     assert_int_equal(chain_collect(&l, UINT32_MAX).n_objects, ARRAY_SIZE(words) - 1);
@@ -191,7 +194,10 @@ static void test_starved_walk_goes_on(void **state)
 
 enum where { IN_HEAD, IN_NEXT };
 
-/* A link that leads nowhere: nothing behind it is taken, it is counted, and the chain can be used afterwards. */
+/*
+ * A link that leads nowhere: nothing behind it is taken, it is counted, and the chain can be used
+ * afterwards.
+ */
 static void bad_link(struct lane_fixture *l, const char *what, uint64_t link, enum where where)
 {
     uint64_t words[3], before = l->accounts[0].refused;
@@ -274,8 +280,8 @@ static void test_wrong_sequence(void **state)
 }
 
 /*
- * A newest object with a number that was seen before: cut like any other nonsense. Who calls until lane_has_chain() says
- * no must come to an end.
+ * A newest object with a number that was seen before: cut like any other nonsense. Who calls until
+ * lane_has_chain() says no must come to an end.
  */
 static void test_head_seen_before(void **state)
 {

@@ -109,7 +109,8 @@ static void test_causes(void **state)
 
         drain_timer_init(&t);
         (void)decide(&t, START, cases[i].objects, cases[i].bytes);
-        assert_int_equal(decide(&t, START + cases[i].after, cases[i].objects, cases[i].bytes).drain, cases[i].cause);
+        assert_int_equal(decide(&t, START + cases[i].after, cases[i].objects, cases[i].bytes).drain,
+                         cases[i].cause);
     }
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The daemon's side of a lane, with honest clients, hostile ones, and a successor after a kill at each named point. */
+/*
+ * The daemon's side of a lane, with honest clients, hostile ones, and a successor after a kill at each named
+ * point.
+ */
 #include "lane-fixture.h"
 
 #include <signal.h>
@@ -21,8 +24,8 @@ static void lane_start_at(struct lane_fixture *l, uint32_t index)
 /* ---- Collect ---- */
 
 /*
- * Six defers that join and close records, and a collect after any subset of them: whenever it happens, it takes all
- * that was deferred and nothing twice, and leaves the open record to the client.
+ * Six defers that join and close records, and a collect after any subset of them: whenever it happens, it
+ * takes all that was deferred and nothing twice, and leaves the open record to the client.
  */
 static void collect_in_one_order(uint32_t first_index, unsigned collects)
 {
@@ -560,7 +563,9 @@ static void scene_bury(struct lane_fixture *l)
     (void)lane_bury(&l->lanes[0], l->f.heap, &l->pending);
 }
 
-/* Some objects with the lane: deferred, in cur, in its magazine, held. Returns how many it holds for itself. */
+/*
+ * Some objects with the lane: deferred, in cur, in its magazine, held. Returns how many it holds for itself.
+ */
 static unsigned crash_prepare(struct lane_fixture *l)
 {
     uint64_t extent = fixture_alloc_pages(&l->f, 2), word;
@@ -599,7 +604,8 @@ static unsigned all_visible(const struct lane_fixture *l)
 }
 
 /* In a child, that is killed at the n-th passage of the point. False: it was not passed so often. */
-static bool crash_child(struct lane_fixture *l, const char *point, unsigned nth, void (*scene)(struct lane_fixture *l))
+static bool crash_child(struct lane_fixture *l, const char *point, unsigned nth,
+                        void (*scene)(struct lane_fixture *l))
 {
     char variable[64];
     int status;
@@ -619,8 +625,8 @@ static bool crash_child(struct lane_fixture *l, const char *point, unsigned nth,
 }
 
 /*
- * A successor finds what the killed daemon left, goes on, and in the end exactly those objects are out that somebody
- * can still use: in a magazine, in cur, or held.
+ * A successor finds what the killed daemon left, goes on, and in the end exactly those objects are out that
+ * somebody can still use: in a magazine, in cur, or held.
  */
 static bool crash_at(const char *point, unsigned nth, void (*scene)(struct lane_fixture *l), bool bury)
 {
@@ -722,7 +728,8 @@ static uint64_t hostile_word(uint64_t *seed)
     case 2:
         return fixture_random(seed, 4096);
     default:
-        return (fixture_random(seed, FIXTURE_ARENA_BYTES / ABI_GRANULE_BYTES) << 24) | fixture_random(seed, 4);
+        return (fixture_random(seed, FIXTURE_ARENA_BYTES / ABI_GRANULE_BYTES) << 24) |
+               fixture_random(seed, 4);
     }
 }
 
@@ -742,7 +749,8 @@ static void hostile_write(struct lane_fixture *l, uint64_t *seed)
         s->take[fixture_random(seed, ABI_CLASSES)] = (struct abi_take){.cur = word, .tail = (uint32_t)word};
         return;
     case 3:
-        s->take[CLASS_64].tail = l->lanes[0].state->magazine_head[CLASS_64] - (uint32_t)fixture_random(seed, 9);
+        s->take[CLASS_64].tail =
+            l->lanes[0].state->magazine_head[CLASS_64] - (uint32_t)fixture_random(seed, 9);
         return;
     case 4:
         client_put(l, 0, word);

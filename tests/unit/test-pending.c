@@ -124,7 +124,8 @@ static void test_expires_oldest_first(void **state)
 
 static void test_page_lists(void **state)
 {
-    struct bulk_page pages[3] = {{.n_objects = 1, .n_bytes = 16}, {.n_objects = 2, .n_bytes = 32}, {.n_objects = 3}};
+    struct bulk_page pages[3] = {
+        {.n_objects = 1, .n_bytes = 16}, {.n_objects = 2, .n_bytes = 32}, {.n_objects = 3}};
     struct page_list a, b;
 
     page_list_init(&a);

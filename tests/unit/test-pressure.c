@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory pressure, as the service manager tells of it through a FIFO or a socket, and base64, in which it says what
- * to write there. Links with --wrap=clock_gettime: the time of this test is its own.
+ * Memory pressure, as the service manager tells of it through a FIFO or a socket, and base64, in which it
+ * says what to write there. Links with --wrap=clock_gettime: the time of this test is its own.
  */
 #include <dirent.h>
 #include <errno.h>

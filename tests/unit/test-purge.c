@@ -119,7 +119,8 @@ static void test_several_if_wanted(void **state)
 static void test_parameters_act_at_once(void **state)
 {
     struct purge_timer t = {0};
-    struct purge_input in = {.now_usec = START, .lazy_bytes = 4096, .threshold_bytes = 64 * MIB, .delay_usec = 60 * S};
+    struct purge_input in = {
+        .now_usec = START, .lazy_bytes = 4096, .threshold_bytes = 64 * MIB, .delay_usec = 60 * S};
 
     assert_decision(purge_decide(&t, &in), false, START + 60 * S);
     in.now_usec += 10 * S;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Segments: nobody can shrink, grow or unseal them, a read-only descriptor stays one, and addresses are exact. */
+/*
+ * Segments: nobody can shrink, grow or unseal them, a read-only descriptor stays one, and addresses are
+ * exact.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -146,7 +149,8 @@ static void test_arena_addresses(void **state)
 
         for (unsigned k = 0; k < cases[i].n; k++) {
             assert_int_equal(segment_map_arena(fd, cases[i].bytes, &at[k]), 0);
-            assert_true((uintptr_t)at[k] >= cases[i].start && (uintptr_t)at[k] + cases[i].bytes <= cases[i].end);
+            assert_true((uintptr_t)at[k] >= cases[i].start &&
+                        (uintptr_t)at[k] + cases[i].bytes <= cases[i].end);
             assert_int_equal((uintptr_t)at[k] % (2 * MIB), 0);
             for (unsigned j = 0; j < k; j++)
                 assert_true((char *)at[j] + cases[i].bytes <= (char *)at[k] ||
