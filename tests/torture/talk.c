@@ -20,6 +20,7 @@ enum {
     ROUNDS = 300,
     PACKETS_MAX = 8,
     STREAM_BYTES = 32 * 1024,
+    CALLS_HARMLESS = 5, /* the daemon's own user may do the others */
 };
 
 static int connect_to(const char *path, int type)
@@ -121,13 +122,15 @@ static void talk_client(int fd, struct torture_random *random)
 }
 
 /* Calls that are nearly right: one byte differs, or some. Without a NUL the next one joins it. */
-static void talk_control(int fd, struct torture_random *random)
+static void talk_control(int fd, bool stranger, struct torture_random *random)
 {
     static const char *const calls[] = {
         "{\"method\":\"org.reclaimd.Control.ListArenas\",\"parameters\":{\"arena\":\"hostile-0\"}}",
         "{\"method\":\"org.reclaimd.Control.GetStatus\"}",
         "{\"method\":\"org.reclaimd.Control.Audit\",\"parameters\":{}}",
         "{\"method\":\"org.reclaimd.Control.Monitor\",\"parameters\":{\"intervalUSec\":10000},\"more\":true}",
+        "{\"method\":\"org.varlink.service.GetInfo\",\"oneway\":true}",
+        /* a stranger is refused these */
         "{\"method\":\"org.reclaimd.Control.SetParameters\",\"parameters\":{\"values\":{\"drain-interval\":"
         "\"1h\"}}}",
         "{\"method\":\"org.reclaimd.Control.CreateArena\",\"parameters\":{\"name\":\"hostile-8\","
@@ -135,7 +138,6 @@ static void talk_control(int fd, struct torture_random *random)
         "{\"method\":\"org.reclaimd.Control.RemoveArena\",\"parameters\":{\"arena\":\"hostile-0\",\"force\":"
         "true}}",
         "{\"method\":\"org.reclaimd.Control.EvictClient\",\"parameters\":{\"client\":1,\"kill\":true}}",
-        "{\"method\":\"org.varlink.service.GetInfo\",\"oneway\":true}",
     };
     static char stream[STREAM_BYTES];
 
@@ -146,9 +148,10 @@ static void talk_control(int fd, struct torture_random *random)
             length = random_between(random, 1, sizeof(stream));
             fill(stream, length, random);
         } else {
-            length = (size_t)snprintf(stream, sizeof(stream), "%s",
-                                      calls[random_below(random, ARRAY_SIZE(calls))]) +
-                     1;
+            length =
+                (size_t)snprintf(stream, sizeof(stream), "%s",
+                                 calls[random_below(random, stranger ? ARRAY_SIZE(calls) : CALLS_HARMLESS)]) +
+                1;
             for (unsigned wrong = random_below(random, 3); wrong > 0; wrong--)
                 stream[random_below(random, (uint32_t)length)] = (char)random_next(random);
         }
@@ -169,7 +172,7 @@ static void talk_endless(int fd, struct torture_random *random)
             return;
 }
 
-static int talk_once(const struct runtime_paths *paths, struct torture_random *random)
+static int talk_once(const struct runtime_paths *paths, bool stranger, struct torture_random *random)
 {
     bool control = random_one_in(random, 2);
     int fd = connect_to(control ? paths->control : paths->client, control ? SOCK_STREAM : SOCK_SEQPACKET);
@@ -179,7 +182,7 @@ static int talk_once(const struct runtime_paths *paths, struct torture_random *r
     if (control && random_one_in(random, 30))
         talk_endless(fd, random);
     else if (control)
-        talk_control(fd, random);
+        talk_control(fd, stranger, random);
     else
         talk_client(fd, random);
     if (random_one_in(random, 3))
@@ -191,17 +194,17 @@ int hostile_talk(struct world *w, unsigned number, uint64_t incarnation)
 {
     struct torture_random random = random_make(w->options.seed, incarnation << 8 | 0xf0 | number);
     struct runtime_paths paths;
-    int held[HELD];
+    int held[HELD], stranger = hostile_become();
 
     for (unsigned i = 0; i < HELD; i++)
         held[i] = -1;
-    if (hostile_become() < 0 || runtime_paths_find(w->directory, &paths) < 0)
+    if (stranger < 0 || runtime_paths_find(w->directory, &paths) < 0)
         return 1;
     for (unsigned i = 0; i < ROUNDS && !world_stops(w); i++) {
         unsigned at = random_below(&random, HELD);
 
         held[at] = fd_close(held[at]);
-        held[at] = talk_once(&paths, &random);
+        held[at] = talk_once(&paths, stranger > 0, &random);
         if (held[at] < 0)
             clock_sleep_ms(1);
     }
