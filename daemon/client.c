@@ -143,6 +143,16 @@ void client_ref(struct client *c)
     (void)fetch_add_relaxed(&c->refs, 1);
 }
 
+bool client_ref_if_any(struct client *c)
+{
+    uint32_t n = load_relaxed(&c->refs);
+
+    while (n > 0)
+        if (compare_exchange_relaxed(&c->refs, &n, n + 1))
+            return true;
+    return false;
+}
+
 void client_unref(struct client *c)
 {
     struct arena *a = c->arena;

@@ -163,6 +163,7 @@ int client_new(struct arena *a, const struct client_identity *identity, uint32_t
                struct client **ret);
 
 void client_ref(struct client *c);
+bool client_ref_if_any(struct client *c); /* false: its last reference is gone; for lookups under RCU */
 void client_unref(struct client *c);
 
 /* The pidfd says that the process has ended (a zombie has, too). Any thread. */

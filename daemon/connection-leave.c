@@ -62,8 +62,10 @@ static void leave_job(struct job *job, struct arena *a)
 
     client->on_free = client_lanes_free;
     for (uint32_t i = 0; i < client->n_marked; i++)
-        if (client_lane_at(client, i))
+        if (client_lane_at(client, i)) {
+            store_release(&client_lane_at(client, i)->lost, 1); /* pairs with grace_check() */
             arena_doom_lane(a, client_lane_at(client, i));
+        }
     if (client->n_live == 0)
         client_gone(a, c);
 }

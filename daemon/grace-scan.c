@@ -78,6 +78,9 @@ static bool straggler_is_gone(struct arena *a, const struct straggler *s, bool a
         return true;
     if (!cl)
         return false;
+    if (load_acquire(
+            &cl->lost)) /* its client is leaving, whatever the words in its lanes say; pairs with leave_job() */
+        return true;
     if (lane_is_dead(&cl->lane)) {
         arena_kick_lanes(a);
         return true;

@@ -144,12 +144,13 @@ void grace_handle_bell(struct grace *g, uint64_t client_id, uint64_t now)
     urcu_memb_read_lock();
     cds_lfht_lookup(g->watched, watch_hash(client_id), watch_match, &client_id, &iter);
     node = cds_lfht_iter_get_node(&iter);
-    if (node) { /* else it went meanwhile */
+    if (node && client_ref_if_any(container_of(node, struct client, watch_node))) { /* else it went meanwhile */
         c = container_of(node, struct client, watch_node);
         client_look_at_tickets(g, c);
         arena_ring(c->arena, c);
         if (client_rings_too_often(c, now))
             client_mute(g, c, now);
+        client_unref(c);
     }
     urcu_memb_read_unlock();
 }

@@ -152,14 +152,15 @@ static void run_first(struct reclaimer *r)
     (void)pthread_mutex_unlock(&r->lock);
     deadline = runnable->run(runnable);
     (void)pthread_mutex_lock(&r->lock);
-    if (runnable->state == RUNNABLE_AGAIN || deadline == RUN_AGAIN) {
+    if (!runnable->leaving && (runnable->state == RUNNABLE_AGAIN || deadline == RUN_AGAIN)) {
         enqueue(r, runnable); /* R2 */
         if (r->n_removers > 0)
             (void)pthread_cond_broadcast(&r->done);
         return;
     }
     runnable->state = RUNNABLE_IDLE;
-    arm(r, runnable, deadline);
+    if (!runnable->leaving)
+        arm(r, runnable, deadline);
     if (r->n_removers > 0)
         (void)pthread_cond_broadcast(&r->done);
 }
@@ -193,6 +194,8 @@ static void *worker_main(void *userdata)
     while (!r->stop) {
         uint64_t nearest = queue_due(r);
 
+        if ((r->first || callbacks_wait(r)) && nearest < r->kept_usec)
+            wake_one(r); /* while we are at work somebody else keeps the time */
         if (callbacks_wait(r))
             run_callbacks(r);
         if (r->first)
@@ -284,9 +287,11 @@ void reclaimer_remove(struct reclaimer *r, struct runnable *runnable)
 {
     (void)pthread_mutex_lock(&r->lock);
     r->n_removers++;
+    runnable->leaving = true; /* or one that always wants to go on would be found running each time */
     while (runnable->state == RUNNABLE_RUNNING || runnable->state == RUNNABLE_AGAIN)
         (void)pthread_cond_wait(&r->done, &r->lock);
     r->n_removers--;
+    runnable->leaving = false;
     disarm(runnable);
     if (runnable->state == RUNNABLE_QUEUED)
         unqueue(r, runnable);

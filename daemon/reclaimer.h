@@ -40,6 +40,7 @@ struct runnable {
     struct runnable *armed_prev, *armed_next;
     uint64_t deadline_usec; /* RUN_NEVER: not armed */
     enum runnable_state state;
+    bool leaving; /* reclaimer_remove() waits for its run to end */
     uint64_t (*run)(struct runnable *r);
 };
 

@@ -80,9 +80,8 @@ void segment_unmap(void *address, uint64_t bytes)
         (void)munmap(address, bytes);
 }
 
-static int address_draw(uint64_t bytes, void **ret)
+static int address_draw(uint64_t bytes, bool wide, void **ret)
 {
-    bool wide = bytes > ABI_WINDOW_BYTES_MAX;
     uint64_t start = wide ? ABI_WIDE_WINDOW_START : ABI_WINDOW_START,
              end = wide ? ABI_WIDE_WINDOW_END : ABI_WINDOW_END;
     uint64_t random;
@@ -100,10 +99,11 @@ int segment_map_arena(int fd, uint64_t bytes, void **ret)
 {
     int r = -EEXIST;
 
-    for (int i = 0; i < ADDRESS_TRIES && r == -EEXIST; i++) {
+    /* large arenas, and those that found the small window full, go to the wide one */
+    for (int i = 0; i < 2 * ADDRESS_TRIES && r == -EEXIST; i++) {
         void *at;
 
-        r = address_draw(bytes, &at);
+        r = address_draw(bytes, bytes > ABI_WINDOW_BYTES_MAX || i >= ADDRESS_TRIES, &at);
         if (r == 0)
             r = segment_map(fd, bytes, at, true, ret);
     }

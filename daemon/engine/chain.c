@@ -105,14 +105,13 @@ static bool walk_step(struct lane *l, struct intake *in, const void *base, struc
 {
     const struct abi_chain_head *head = link_head(in->heap, base, w->link), *next_head;
     uint64_t next = head ? load_relaxed(&head->next) : 0; /* read before the object is anybody else's */
-    uint64_t refused = in->n_refused;
 
     *ret_error = pending_take(in, link_block(w->link), link_bit(w->link));
     RECLAIM_TEST_POINT("chain-pending");
     if (w->seq == l->state->chain_seen + 1)
         return false;
     next_head = link_head(in->heap, base, next);
-    if (!next_head || load_relaxed(&next_head->seq) != w->seq - 1 || in->n_refused > refused + 1) {
+    if (!next_head || load_relaxed(&next_head->seq) != w->seq - 1) {
         in->n_refused++; /* cut: what lies behind it is lost, to this arena's client alone */
         return false;
     }

@@ -408,44 +408,42 @@ static uint64_t lane_cur(const struct lane *l, unsigned class_index, uint32_t ta
     return 0;
 }
 
-/* Acquire of the tail: what the dead thread did last; pairs with magazine_next(). */
-static int class_bury(struct lane *l, struct intake *in, unsigned class_index)
+/*
+ * All of it, page or no page: what finds none is the sweep's. Were we to stop and be called again, the first part might
+ * be freed and another lane's by then. Acquire of the tail: what the dead thread did last; pairs with magazine_next().
+ */
+static void class_bury(struct lane *l, struct intake *in, unsigned class_index)
 {
     uint32_t head = l->state->magazine_head[class_index],
              tail = load_acquire(&l->shared->take[class_index].tail);
     uint64_t cur;
-    int r = 0;
 
     if (head == 0 || head - tail > ABI_MAGAZINE_WORDS)
-        return 0; /* never used; or a tail that makes no sense: those objects are lost to that client's arena,
-                     no more */
+        return; /* never used; or a tail that makes no sense: those objects are lost to that client's arena,
+                   no more */
     cur = lane_cur(l, class_index, tail);
     if (abi_word_mask(cur))
-        r = pending_take(in, abi_word_block(cur), abi_word_mask(cur));
-    for (uint32_t i = tail; i != head && r == 0; i++) {
+        (void)pending_take(in, abi_word_block(cur), abi_word_mask(cur));
+    for (uint32_t i = tail; i != head; i++) {
         uint64_t word = l->state->shadow[class_index][i & MAGAZINE_MASK];
 
         if (abi_word_mask(word))
-            r = pending_take(in, abi_word_block(word), abi_word_mask(word));
+            (void)pending_take(in, abi_word_block(word), abi_word_mask(word));
     }
-    return r;
 }
 
 int lane_bury(struct lane *l, struct heap *h, struct pending *pending)
 {
     struct intake in;
-    int r = 0;
 
     if (pending->starved)
         return -ENOBUFS;
     pending_intake_begin(&in, pending, h, l->account);
-    for (unsigned c = 0; c < ABI_CLASSES && r == 0; c++)
-        r = class_bury(l, &in, c);
+    for (unsigned c = 0; c < ABI_CLASSES; c++)
+        class_bury(l, &in, c);
     /* bits that it had deferred already, or that stand in cur and magazine both, are nobody's fault */
     in.n_refused = 0;
     pending_intake_end(&in);
-    if (r < 0)
-        return r;
     RECLAIM_TEST_POINT("bury-taken");
     compiler_fence(); /* L4: what was returned, then `returned`; pairs with the restart, which buries what has it not */
     l->state->returned = 1;

@@ -113,8 +113,8 @@ bool lane_is_dead(const struct lane *l);
 
 /*
  * Returns what lies in cur and in the magazines of a dead lane, as pending objects. The ring was collected
- * before. -ENOBUFS: pending is starved: call again. Afterwards state->returned is set; close the page, then
- * take its cookie.
+ * before. -ENOBUFS: pending was starved already, nothing was done: call again. Afterwards state->returned is
+ * set; close the page, then take its cookie.
  */
 int lane_bury(struct lane *l, struct heap *h, struct pending *pending);
 

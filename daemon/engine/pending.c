@@ -344,15 +344,18 @@ unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *lis
 
 uint64_t pending_sweep(struct pending *p, struct heap *h, void *zero_base)
 {
-    uint64_t words[64], cursor = 0, n_objects = 0;
+    uint64_t words[64], cursor = 0, n_objects = 0, n_bytes = 0;
     unsigned n;
 
     while ((n = heap_pending(h, words, ARRAY_SIZE(words), &cursor)) > 0) {
-        for (unsigned i = 0; i < n; i++)
+        for (unsigned i = 0; i < n; i++) {
             n_objects += mask_count(abi_word_mask(words[i]));
+            n_bytes += mask_count(abi_word_mask(words[i])) * heap_object_bytes(h, abi_word_block(words[i]));
+        }
         words_expire(h, words, n, zero_base);
     }
     p->freed_objects += n_objects;
+    p->freed_bytes += n_bytes;
     p->total_objects = p->total_bytes = 0;
     p->starved = false;
     p->sweep_cookie = 0;

@@ -28,10 +28,8 @@ struct purge_decision purge_decide(struct purge_timer *t, const struct purge_inp
     if (in->delay_usec != PURGE_NEVER && __builtin_add_overflow(t->lazy_usec, in->delay_usec, &due))
         due = PURGE_NEVER;
     now = t->asked || in->lazy_bytes >= in->threshold_bytes || due <= in->now_usec;
-    if (t->n_running > 0 && !in->while_purging) { /* G1 */
-        t->noted |= now;
+    if (t->n_running > 0 && !in->while_purging) /* G1: whoever ends that purge has this decided anew */
         return (struct purge_decision){false, PURGE_NEVER};
-    }
     return (struct purge_decision){now, now ? PURGE_NEVER : due};
 }
 
@@ -48,5 +46,4 @@ void purge_ended(struct purge_timer *t)
         return;
     t->lazy_usec = 0; /* what is lazy from now on is young */
     t->cursor = 0;
-    t->noted = false;
 }

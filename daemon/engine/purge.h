@@ -23,7 +23,6 @@ struct purge_timer {
     uint64_t cursor;    /* where the purge under way goes on */
     unsigned n_running; /* works queued or at work; more than one only with purge-while-purging */
     bool asked;         /* purge now: asked for, or memory is short */
-    bool noted;         /* there was a reason while one ran: decide anew at its end */
 };
 
 struct purge_input {

@@ -54,11 +54,10 @@ unsigned heap_take_words(struct heap *h, const uint64_t *words, unsigned n, uint
             row_tag = tag;
             row = 0;
         }
-        if (unlikely(got != abi_word_mask(word))) {
+        if (unlikely(got != abi_word_mask(word)))
             t.n_refused += mask_count(abi_word_mask(word) & ~got);
-            if (!got)
-                continue;
-        }
+        if (unlikely(!got)) /* also a record of nothing: its block may be anywhere */
+            continue;
         row += mask_count(got);
         /* As in heap_take(): whole, and before the cursor, which is the caller's. */
         store_relaxed(&h->truth[block], h->truth[block] | (truth_t)got << 32);

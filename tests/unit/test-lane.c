@@ -536,6 +536,39 @@ static void test_new_owner_has_no_shadow(void **state)
     lane_fixture_deinit(&l);
 }
 
+/*
+ * No memory for a page in the middle of a burial: what it returned so far may be freed and another lane's before anybody
+ * could call it again, so it returns all at once.
+ */
+static void test_bury_starved(void **state)
+{
+    struct lane_fixture l;
+    uint64_t word;
+    unsigned n_theirs = 0;
+
+    lane_fixture_init(&l);
+    (void)lane_fixture_refill(&l, 0, CLASS_32, 2);
+    (void)lane_fixture_refill(&l, 0, CLASS_64, 2);
+    (void)client_alloc(&l, 0, CLASS_64);
+    malloc_left = 0;
+    while (lane_bury(&l.lanes[0], l.f.heap, &l.pending) < 0) { /* as its caller does */
+        malloc_left = -1;
+        lane_fixture_grace(&l);
+        (void)lane_fixture_refill(&l, 1, CLASS_32, 2);
+    }
+    malloc_left = -1;
+    lane_fixture_grace(&l);
+    (void)lane_fixture_refill(&l, 1, CLASS_32, 2);
+    while ((word = client_alloc(&l, 1, CLASS_32))) {
+        assert_true(word_is_out(&l, word) && !word_is_pending(&l, word));
+        n_theirs++;
+    }
+    assert_int_equal(fixture_figures(&l.f).out_objects, n_theirs + 1);
+    assert_int_equal(l.lanes[0].state->returned, 1);
+    assert_audit_clean(&l.f);
+    lane_fixture_deinit(&l);
+}
+
 /* ---- Killed at a point ---- */
 
 static void scene_collect(struct lane_fixture *l)
@@ -870,6 +903,7 @@ int main(void)
         cmocka_unit_test(test_bury_after_full_refill),
         cmocka_unit_test(test_bury_hostile),
         cmocka_unit_test(test_new_owner_has_no_shadow),
+        cmocka_unit_test(test_bury_starved),
         cmocka_unit_test(test_killed_at_points),
         cmocka_unit_test(test_recover_ignores_nonsense),
         cmocka_unit_test(test_hostile_client),

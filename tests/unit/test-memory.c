@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Headroom: what the machine and its control groups leave, on files of this test's own. The test links with
- * --wrap=fopen, and so answers for /proc and /sys.
+ * --wrap=fopen64, and so answers for /proc and /sys.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -27,13 +27,13 @@ struct file {
 static const struct file *files;
 static unsigned n_opened;
 
-FILE *__real_fopen(const char *path, const char *mode);
-FILE *__wrap_fopen(const char *path, const char *mode);
+FILE *__real_fopen64(const char *path, const char *mode);
+FILE *__wrap_fopen64(const char *path, const char *mode);
 
-FILE *__wrap_fopen(const char *path, const char *mode)
+FILE *__wrap_fopen64(const char *path, const char *mode)
 {
     if (!files)
-        return __real_fopen(path, mode);
+        return __real_fopen64(path, mode);
     n_opened++;
     for (const struct file *f = files; f->path; f++)
         if (strcmp(f->path, path) == 0)

@@ -296,6 +296,7 @@ static void test_starved(void **state)
     assert_true(word_is_out(&l, word) && !word_is_pending(&l, word)); /* nobody deferred it */
     assert_int_equal(l.pending.total_objects + l.pending.total_bytes, 0);
     assert_int_equal(l.pending.freed_objects, 5);
+    assert_int_equal(l.pending.freed_bytes, 4 * 512 + 5 * ABI_PAGE_BYTES);
     assert_int_equal(pending_sweep(&l.pending, l.f.heap, NULL), 0);
     assert_audit_clean(&l.f);
     lane_fixture_deinit(&l);

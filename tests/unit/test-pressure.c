@@ -189,7 +189,8 @@ static int listener(void)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     assert_true(fd >= 0);
-    (void)strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
+    assert_in_range(snprintf(address.sun_path, sizeof(address.sun_path), "%s", path), 1,
+                    sizeof(address.sun_path) - 1);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(listen(fd, 4), 0);
     return fd;

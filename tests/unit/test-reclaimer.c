@@ -347,6 +347,26 @@ static void test_kick_before_deadline(void **state)
     fixture_deinit(&f);
 }
 
+/* A worker at a long run holds up nobody's deadline while another worker is idle. */
+static void test_deadline_beside_long_run(void **state)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        struct fixture f;
+        struct alarm a;
+        struct gate g;
+
+        fixture_init(&f, 2);
+        alarm_init(&a, 1, 20000);
+        reclaimer_kick(f.r, &a.runnable);
+        await(load_acquire(&a.n_runs) == 1);
+        (void)usleep(1000); /* both are idle, most likely; one waits for the deadline */
+        gate_close(&g, &f);
+        await(load_acquire(&a.n_runs) == 2);
+        gate_open(&g);
+        fixture_deinit(&f);
+    }
+}
+
 /* ---- Remove ---- */
 
 struct remover {
@@ -417,6 +437,25 @@ static void test_remove_queued(void **state)
         await(story_now() == 3);
         reclaimer_stop(f.r);
         assert_string_equal(story, rests[gone]);
+        fixture_deinit(&f);
+    }
+}
+
+/* One that always wants to go on goes too. */
+static void test_remove_greedy(void **state)
+{
+    for (unsigned n_workers = 1; n_workers <= 2; n_workers++) {
+        struct fixture f;
+        struct pair p = {0};
+        struct remover m = {.f = &f, .runnable = &p.greedy};
+        pthread_t thread;
+
+        fixture_init(&f, n_workers);
+        runnable_init(&p.greedy, greedy_run);
+        reclaimer_kick(f.r, &p.greedy);
+        assert_int_equal(pthread_create(&thread, NULL, remover_main, &m), 0);
+        await(load_acquire(&m.done));
+        assert_int_equal(pthread_join(thread, NULL), 0);
         fixture_deinit(&f);
     }
 }
@@ -670,7 +709,9 @@ int main(void)
         cmocka_unit_test(test_greedy_starves_nobody),
         cmocka_unit_test(test_deadlines),
         cmocka_unit_test(test_kick_before_deadline),
+        cmocka_unit_test(test_deadline_beside_long_run),
         cmocka_unit_test(test_remove_while_running),
+        cmocka_unit_test(test_remove_greedy),
         cmocka_unit_test(test_remove_queued),
         cmocka_unit_test(test_remove_armed),
         cmocka_unit_test(test_callback_limit),
