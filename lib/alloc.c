@@ -10,8 +10,8 @@
  *  A3 The words that the daemon put there, and all that former owners did to that memory, are visible to the
  *     new one.
  *
- * Together      alloc of this lane   of another lane   refill    bury alloc, free   no: one thread       yes
- * yes       no: the thread is gone
+ * Together       alloc of this lane   of another lane   refill   bury
+ * alloc, free    no: one thread       yes               yes      no: the thread is gone
  *
  * Progress: wait-free while the magazine has something; else it sleeps until the daemon has answered.
  */

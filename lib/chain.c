@@ -20,8 +20,8 @@
  *  C5 A daemon that dozes is told once each time that the ring overflows, and of floods and extents as of
  *     records.
  *
- * Together       defer_free_head of this lane   of another lane   collect   bury
- * defer_free_head     no: one thread                 yes             yes    no: the thread is gone
+ * Together          defer_free_head of this lane   of another lane   collect   bury
+ * defer_free_head   no: one thread                 yes               yes       no: the thread is gone
  *
  * Progress: wait-free, O(1).
  */

@@ -10,8 +10,8 @@
  *  D4 The call waits only for a collect, never for a grace period, unless the client's pending limit is
  *     reached; then not in a read section.
  *
- * Together       defer of this lane   of another lane   collect   bury defer          no: one thread
- * yes               yes       no: the thread is gone
+ * Together   defer of this lane   of another lane   collect   bury
+ * defer      no: one thread       yes               yes       no: the thread is gone
  *
  * Progress: wait-free while the ring has room, without a read-modify-write or a system call; else it sleeps.
  */

@@ -168,8 +168,7 @@ struct lane *thread_lane_find(const struct reclaim *r)
     if (thread_lanes && !thread_lanes->thread)
         thread_lanes = NULL;
     for (struct lane *l = thread_lanes; l; l = next) {
-        /* Relaxed: only its being ours matters, and that no other thread changes while the handle is in use.
-           */
+        /* Relaxed: only its being ours matters, and no other thread changes that while the handle is in use. */
         const struct reclaim *owner = load_relaxed(&l->r);
 
         next = l->next_of_thread;

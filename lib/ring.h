@@ -70,7 +70,6 @@ static inline int defer_join(struct lane *l, uint64_t word)
 #ifdef RECLAIM_SANITIZE_THREAD
 void __tsan_acquire(void *address);
 #define SANITIZER_ACQUIRE(lane) __tsan_acquire((void *)(uintptr_t)(lane)->front.started)
-#define X
 #else
 #define SANITIZER_ACQUIRE(lane) ((void)(lane))
 #endif
