@@ -97,8 +97,21 @@ struct lane {
     struct lane_class classes[ABI_CLASSES];
 };
 
-/* What the public header takes for granted. */
+/* What the public header takes for granted: programs have these places compiled into them. */
+assert_cc(offsetof(struct reclaim_lane, slot) == 0);
+assert_cc(offsetof(struct reclaim_lane, started) == 8);
+assert_cc(offsetof(struct reclaim_lane, first) == 16);
+assert_cc(offsetof(struct reclaim_lane, n_granules) == 24);
+assert_cc(offsetof(struct reclaim_lane, open) == 32);
+assert_cc(offsetof(struct reclaim_lane, record) == 40);
+assert_cc(offsetof(struct reclaim_lane, want) == 48);
+assert_cc(offsetof(struct reclaim_lane, bell) == 56);
+assert_cc(offsetof(struct reclaim_lane, fence) == 60);
 assert_cc(offsetof(struct reclaim_lane, take) == 64);
+assert_cc(offsetof(struct reclaim_lane, small_bytes) == 72);
+assert_cc(offsetof(struct reclaim_lane, last) == 80);
+assert_cc(offsetof(struct reclaim_lane, reserved) == 84);
+assert_cc(sizeof(struct reclaim_lane) == 88 && offsetof(struct lane, front) == 0);
 assert_cc(offsetof(struct abi_take, cur) == 0 && sizeof(struct abi_take) == 2 * sizeof(uint64_t));
 assert_cc(ARENA_FIRST_BYTES == 65536 && ABI_FIRST_BLOCK == 128 && ABI_BLOCK_BYTES == 512 &&
           ABI_GRANULE_BYTES == 16);
