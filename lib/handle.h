@@ -84,7 +84,7 @@ struct lane {
     uint32_t chain_count;   /* ours of shared->chain_count */
     uint32_t overflow_head; /* where head was when the ring last was too full for a record of the chain's */
     int eventfd;
-    uint32_t ticket_sequence;
+    uint32_t ticket_sequence; /* of the last ticket; at first of the former owner's last */
     uint16_t ask_sequence;
     uint64_t cookie_asked; /* by the ticket of that sequence, when it is a GP_WAIT */
 

@@ -10,7 +10,7 @@
  * puts its number back into the word, unlocks and unmaps.
  *
  * Guarantees
- *  N1 Cursors are zero and the owner is locked before `phase` says that the lane lives.
+ *  N1 Cursors are zero (by the daemon) and the owner is locked before `phase` says that the lane lives.
  *  N2 The slot is zero before the owner word is: a lane that looks given back delays no grace period.
  *  N3 A child of a fork never touches the parent's lanes: it sees zeroes.
  */
@@ -79,22 +79,23 @@ static int lane_claim(struct abi_lane *shared)
     return -ENOTSUP;
 }
 
-/* N1. The daemon has cleared the lane before it said its number, so this finds zeroes unless the daemon is
-   broken. */
-static int lane_start(struct abi_lane *shared, uint32_t generation)
+/*
+ * N1. The daemon has cleared the cursors before it said the lane's number: a lane without an owner is its alone
+ * to write. What it leaves are the former owner's last ticket and the answer to it, since its grace-period
+ * thread may still be looking at them. So numbers go on from there: had we begun at 1 again, the end of a
+ * ticket of the former owner could be taken for that of ours, or ours for one served long ago.
+ */
+static int lane_start(struct lane *l)
 {
-    int r;
+    int r = lane_claim(l->shared);
 
-    shared->head = shared->bell = shared->waiting = shared->ticket_waiting = 0;
-    shared->ask = shared->ticket = shared->ticket_cookie = shared->chain_head = 0;
-    shared->chain_count = 0;
-    for (unsigned c = 0; c < ABI_CLASSES; c++)
-        shared->take[c] = (struct abi_take){0};
-    r = lane_claim(shared);
     if (r < 0)
         return r;
     RECLAIM_TEST_POINT("lane-owner");
-    store_release(&shared->phase, generation); /* cursors and owner before it; pairs with lane_is_dead() */
+    /* Relaxed: its writer was a thread of this process, dead before the daemon gave us the lane. */
+    l->ticket_sequence = (uint32_t)(load_relaxed(&l->shared->ticket) >> 32);
+    /* the owner before it; pairs with lane_is_dead() */
+    store_release(&l->shared->phase, l->generation);
     RECLAIM_TEST_POINT("lane-phase");
     return 0;
 }
@@ -183,7 +184,7 @@ static int lane_make(struct reclaim *r, struct lane **ret)
     l = lane_new(r, reply.lane, reply.generation);
     error = l ? thread_lane_add(l) : -ENOMEM;
     if (error == 0) {
-        error = lane_start(l->shared, reply.generation);
+        error = lane_start(l);
         if (error < 0)
             thread_lane_remove(l);
     }

@@ -228,8 +228,10 @@ static inline int fake_lane_give(struct fake *f, struct abi_reply *reply)
             continue;
         memset(lane->magazine_head, 0, sizeof(lane->magazine_head));
         memset(lane->take, 0, sizeof(lane->take));
-        lane->tail = lane->over_limit = lane->evicted = lane->ticket_done = 0;
-        lane->answer = lane->head = lane->bell = lane->ask = lane->ticket = 0;
+        lane->tail = lane->over_limit = lane->evicted = 0;
+        lane->head = lane->bell = lane->phase = lane->waiting = lane->ticket_waiting = 0;
+        lane->answer = lane->ask = lane->chain_head = 0;
+        lane->chain_count = 0; /* the ticket and its answer stay */
         lane->want = 1;
         lane->generation++;
         reply->lane = i;

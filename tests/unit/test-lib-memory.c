@@ -505,6 +505,29 @@ static void test_tickets(void **state)
     assert_int_equal(x->shared->ticket_waiting, 0);
 }
 
+/* The next owner of a lane goes on counting: the end of its predecessor's last ticket is not its own. */
+static void test_tickets_of_the_former_owner(void **state)
+{
+    struct fixture *x = *state;
+    const struct timespec none = {0}, little = {.tv_nsec = 1000};
+
+    assert_int_equal(reclaim_synchronize(x->l, 0, &none), -ETIMEDOUT);
+    assert_int_equal(reclaim_synchronize(x->l, 0, &none), -ETIMEDOUT);
+    reclaim_lane_put(x->l);
+    assert_int_equal(reclaim_lane_get(x->r, &x->l), 0);
+    assert_ptr_equal(fake_lane(x->f, 0), x->shared);
+    assert_int_equal(x->shared->phase, 2);
+    assert_int_equal(x->shared->ticket, 2ull << 32 | ABI_TICKET_SYNCHRONIZE); /* still there to be looked at */
+    store_release(&x->shared->ticket_done, 1u);
+    assert_int_equal(reclaim_barrier(x->l, &little), -ETIMEDOUT);
+    assert_int_equal(x->shared->ticket, 3ull << 32 | ABI_TICKET_BARRIER);
+    store_release(&x->shared->ticket_done, 2u);
+    assert_int_equal(reclaim_barrier(x->l, &little), -ETIMEDOUT);
+    fake_serve(x->f);
+    assert_int_equal(reclaim_barrier(x->l, NULL), 0);
+    assert_int_equal(fake_get(x->f, last_ticket), 5ull << 32 | ABI_TICKET_BARRIER);
+}
+
 static void test_ticket_timeouts(void **state)
 {
     struct fixture *x = *state;
@@ -616,6 +639,7 @@ int main(void)
         TEST(defer_outlives_daemon),
         TEST(evicted_while_waiting),
         TEST(tickets),
+        TEST(tickets_of_the_former_owner),
         TEST(ticket_timeouts),
         TEST(tickets_in_section),
         TEST(cookies),
