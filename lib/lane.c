@@ -12,7 +12,9 @@
  * Guarantees
  *  N1 Cursors are zero (by the daemon) and the owner is locked before `phase` says that the lane lives.
  *  N2 The slot is zero before the owner word is: a lane that looks given back delays no grace period.
- *  N3 A child of a fork never touches the parent's lanes: it sees zeroes.
+ *  N3 A signal handler that interrupts the giving back finds the lane whole or gone (-ESTALE): the private
+ *     pointer to the slot goes first, because once the owner word is zero the slot may be another thread's.
+ *  N4 A child of a fork never touches the parent's lanes: it sees zeroes.
  */
 #include "handle.h"
 
@@ -157,10 +159,24 @@ static void handle_lane_remove(struct reclaim *r, const struct lane *l)
         }
 }
 
-/* N2 */
+/* N3. The slot, which its caller must clear; from here on every call says -ESTALE. */
+static uint64_t *lane_retire(struct lane *l)
+{
+    uint64_t *slot = l->front.slot;
+
+    l->n_granules = l->front.n_granules = l->front.small_bytes = 0;
+    l->front.slot = NULL;
+    compiler_fence(); /* before the slot is cleared; pairs with the load of slot by a handler of this thread */
+    return slot;
+}
+
+/* N2, N3 */
 static void lane_give_back(struct lane *l)
 {
-    store_release(l->front.slot, (uint64_t)0); /* all reads are done; pairs with grace_scan() */
+    uint64_t *slot = lane_retire(l);
+
+    RECLAIM_TEST_POINT("put-retired");
+    store_release(slot, (uint64_t)0); /* all reads are done; pairs with grace_scan() */
     RECLAIM_TEST_POINT("put-slot");
     (void)pthread_mutex_unlock(lane_owner(l->shared)); /* releases; pairs with lane_is_dead() */
     RECLAIM_TEST_POINT("put-owner");
@@ -227,11 +243,9 @@ void lane_release(struct lane *l)
 /* Another thread's lane: its owner's list of robust mutexes must stay whole, so its first page stays. */
 static void lane_orphan(struct reclaim *r, struct lane *l)
 {
-    store_release(l->front.slot, (uint64_t)0); /* pairs with grace_scan() */
-    store_release(&l->shared->owner[0], 0u);   /* after the slot; pairs with lane_is_dead() */
+    store_release(lane_retire(l), (uint64_t)0); /* pairs with grace_scan() */
+    store_release(&l->shared->owner[0], 0u);    /* after the slot; pairs with lane_is_dead() */
     lane_tell_put(r, l->number, l->generation);
-    l->front.slot = NULL;
-    l->n_granules = l->front.n_granules = l->front.small_bytes = 0;
     /* under the process lock; its owner looks without, at no other fact */
     store_relaxed(&l->r, (struct reclaim *)NULL);
 }
