@@ -101,7 +101,7 @@ static int handle_connect(struct reclaim *r, const char *directory, struct compl
         runtime_error_describe(error, &line);
         return complain(complaint, error == -ENXIO ? -ECONNREFUSED : error, "%s", line.text);
     }
-    error = talk_connect(paths.client, &r->socket);
+    error = talk_connect(r, paths.client);
     if (error == -ENOENT || error == -ENOTDIR || error == -ECONNREFUSED)
         return complain(complaint, -ECONNREFUSED,
                         "no daemon answers at %s; start reclaimd, or name its runtime directory",
@@ -112,18 +112,25 @@ static int handle_connect(struct reclaim *r, const char *directory, struct compl
     return 0;
 }
 
-/* The daemon's own words for a refusal are better than ours: it knows the limit and its parameter. */
-static int handle_attach(struct reclaim *r, const struct abi_request *request, bool relocated,
-                         struct complaint complaint)
+static int complain_answer(struct complaint complaint, int error)
+{
+    if (error == -ECONNRESET)
+        return complain(complaint, error, "the daemon closed the connection; see its log");
+    return complain(complaint, error, "the daemon's answer: %s", reclaim_strerror(error));
+}
+
+/*
+ * What comes with the answer, mapped and noted. Under the process lock, so that the child of a fork() has none
+ * of it. The daemon's own words for a refusal are better than ours: it knows the limit and its parameter.
+ */
+static int handle_take(struct reclaim *r, bool relocated, struct complaint complaint)
 {
     int fds[ABI_OPEN_FDS], error;
     struct abi_reply reply;
 
-    error = talk_attach(r, request, &reply, fds);
-    if (error == -ECONNRESET)
-        return complain(complaint, error, "the daemon closed the connection; see its log");
+    error = talk_attached(r, &reply, fds);
     if (error < 0)
-        return complain(complaint, error, "the daemon's answer: %s", reclaim_strerror(error));
+        return complain_answer(complaint, error);
     if (reply.error < 0)
         return complain(complaint, reply.error, "%s",
                         reply.message[0] ? reply.message : reclaim_strerror(reply.error));
@@ -138,6 +145,21 @@ static int handle_attach(struct reclaim *r, const struct abi_request *request, b
         return error == -EADDRINUSE
                    ? error
                    : complain(complaint, error, "cannot map the arena: %s", strerror(-error));
+    return 0;
+}
+
+static int handle_attach(struct reclaim *r, const struct abi_request *request, bool relocated,
+                         struct complaint complaint)
+{
+    int error = talk_attach(r, request);
+
+    if (error < 0)
+        return complain_answer(complaint, error);
+    process_lock();
+    error = handle_take(r, relocated, complaint);
+    process_unlock();
+    if (error < 0)
+        return error;
     r->fence = (request->flags & ABI_OPEN_MUST_FENCE) || r->domain->readers_must_fence;
     return 0;
 }
@@ -150,16 +172,14 @@ static struct reclaim *handle_new(void)
         return NULL;
     (void)pthread_mutex_init(&r->talk, NULL);
     r->socket = r->eventfd = -1;
+    process_handle_add(r);
     return r;
 }
 
 /* Also of one that is half made. */
 static struct reclaim *handle_free(struct reclaim *r)
 {
-    if (r->socket >= 0)
-        (void)close(r->socket);
-    if (r->eventfd >= 0)
-        (void)close(r->eventfd);
+    process_handle_remove(r);
     segments_unmap(r);
     return wiped_free(r, sizeof(*r));
 }
@@ -184,7 +204,6 @@ static int handle_open(const char *name, const struct reclaim_open_options *opt,
         return error;
     }
     r->magic = HANDLE_MAGIC;
-    process_handle_add(r);
     *ret = r;
     return 0;
 }
@@ -222,7 +241,6 @@ void reclaim_close(struct reclaim *r)
     if (!r || handle_is_stale(r))
         return; /* the child of a fork has nothing of it but the wiped page, which others may still look at */
     state = thread_cancel_disable();
-    process_handle_remove(r);
     handle_lanes_release(r); /* before the connection goes: the daemon hears of each lane in order */
     r->magic = 0;
     (void)handle_free(r);

@@ -9,8 +9,8 @@
  * whose lanes then read as zero. The segments themselves are not in the child at all (MADV_DONTFORK).
  *
  * Locks, in this order: a handle's `talk` (one question to the daemon at a time), the process lock (both
- * lists of lanes, the list of handles). Neither is held while the other party is the daemon and a lock is the
- * process lock.
+ * lists of lanes, the list of handles and the descriptors in them). A fork() waits for the process lock, so
+ * nobody waits for the daemon while holding it.
  */
 #ifndef RECLAIM_HANDLE_H
 #define RECLAIM_HANDLE_H
@@ -51,7 +51,7 @@ struct reclaim {
     size_t channel_bytes;
     char *base;
     uint64_t arena_bytes;
-    int eventfd;
+    int eventfd; /* -1: not there yet; this and socket change under the process lock */
     bool read_only;
     bool fence; /* membarrier does not reach us, or the daemon cannot call it */
     int socket;
@@ -86,7 +86,7 @@ struct lane {
     int eventfd;
     uint32_t ticket_sequence; /* of the last ticket; at first of the former owner's last */
     uint16_t ask_sequence;
-    uint64_t cookie_asked; /* by the ticket of that sequence, when it is a GP_WAIT */
+    uint64_t cookie_asked; /* ours of shared->cookie_wanted */
 
     struct reclaim *r; /* NULL once another thread closed it; relaxed */
     uint32_t number;
@@ -141,7 +141,7 @@ int process_init(void);
 void process_lock(void);
 void process_unlock(void);
 void process_handle_add(struct reclaim *r);
-void process_handle_remove(struct reclaim *r);
+void process_handle_remove(struct reclaim *r); /* and closes what it has */
 /* zeroed memory that the child of a fork finds zeroed again; NULL: no memory */
 void *wiped_new(size_t bytes);
 void *wiped_free(void *memory, size_t bytes);
@@ -154,10 +154,10 @@ int thread_cancel_disable(void);
 void thread_cancel_restore(int state);
 
 /* message.c: questions to the daemon */
-int talk_connect(const char *path, int *ret_socket);
+int talk_connect(struct reclaim *r, const char *path);
 struct abi_request talk_request(enum abi_op op);
-int talk_attach(struct reclaim *r, const struct abi_request *request, struct abi_reply *ret_reply,
-                int ret_fds[static ABI_OPEN_FDS]);
+int talk_attach(struct reclaim *r, const struct abi_request *request);
+int talk_attached(struct reclaim *r, struct abi_reply *ret_reply, int ret_fds[static ABI_OPEN_FDS]);
 int talk_ask(struct reclaim *r, const struct abi_request *request, struct abi_reply *ret_reply);
 void talk_tell(struct reclaim *r, const struct abi_request *request);
 

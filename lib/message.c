@@ -37,27 +37,24 @@ bool name_is_valid(const char *name)
 }
 
 /* A path that does not fit was refused by runtime_paths_find(); this is for whoever comes by without. */
-int talk_connect(const char *path, int *ret_socket)
+int talk_connect(struct reclaim *r, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct timeval patience = {.tv_sec = TALK_TIMEOUT_NS / 1000000000ull};
-    int fd, error;
+    int error;
 
     if (strlen(path) >= sizeof(address.sun_path))
         return -ENAMETOOLONG;
     strcpy(address.sun_path, path);
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    /* Bounds connect() too, which waits while the daemon has more callers than it has taken. */
-    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-        error = -errno;
-        (void)close(fd);
+    process_lock(); /* a fork() sees it noted, or not there */
+    r->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    error = r->socket < 0 ? -errno : 0;
+    process_unlock();
+    if (error < 0)
         return error;
-    }
-    *ret_socket = fd;
-    return 0;
+    /* Bounds connect() too, which waits while the daemon has more callers than it has taken. */
+    (void)setsockopt(r->socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    return connect(r->socket, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 }
 
 struct abi_request talk_request(enum abi_op op)
@@ -173,14 +170,19 @@ static int answer_receive(int fd, enum abi_op op, struct abi_reply *ret_reply, u
     return 0;
 }
 
-/* The one answer that brings descriptors; each is the caller's on success, and closed on failure. */
-int talk_attach(struct reclaim *r, const struct abi_request *request, struct abi_reply *ret_reply,
-                int ret_fds[static ABI_OPEN_FDS])
+/* Asks, and waits until there is an answer. */
+int talk_attach(struct reclaim *r, const struct abi_request *request)
 {
     int error = request_send(r->socket, request, true);
 
     if (error < 0)
         return error == -EPIPE ? -ECONNRESET : error;
+    return answer_wait(r->socket, clock_ns() + TALK_TIMEOUT_NS);
+}
+
+/* The one answer that brings descriptors; each is the caller's on success, and closed on failure. */
+int talk_attached(struct reclaim *r, struct abi_reply *ret_reply, int ret_fds[static ABI_OPEN_FDS])
+{
     return answer_receive(r->socket, ABI_OP_OPEN, ret_reply, ABI_OPEN_FDS, ret_fds);
 }
 

@@ -64,13 +64,21 @@ static void thread_exit(void *lanes)
 
 /*
  * Around fork(): a child that does not exec at once must not keep our connection open, or the daemon would
- * not see that we have gone. The numbers are in wiped memory, so they are noted before. _Fork() and a raw
+ * not see that we have gone. The numbers are in wiped memory, so they are noted before; a handle is on the list
+ * before it has a descriptor, and each comes and goes under the lock that is held here. _Fork() and a raw
  * clone() do not come by here, nor do more arenas than this in one process: there the child keeps two
  * descriptors each until it execs.
  */
 #define NOTED_MAX 64
 static int noted[NOTED_MAX];
 static unsigned n_noted;
+
+/* -1: nothing. */
+static void fd_close(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd);
+}
 
 static void fork_prepare(void)
 {
@@ -90,7 +98,7 @@ static void fork_parent(void)
 static void fork_child(void)
 {
     while (n_noted > 0)
-        (void)close(noted[--n_noted]);
+        fd_close(noted[--n_noted]);
 }
 
 /* Runs once a process and its children: the key and the handlers are inherited, and so is the page, wiped. */
@@ -127,6 +135,9 @@ void process_handle_remove(struct reclaim *r)
             *at = r->next;
             break;
         }
+    fd_close(r->socket);
+    fd_close(r->eventfd);
+    r->socket = r->eventfd = -1;
     process_unlock();
 }
 

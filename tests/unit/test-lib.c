@@ -711,6 +711,36 @@ static void test_fork_leaves_descriptors(void **state)
     reclaim_close(r);
 }
 
+static void *open_slowly(void *arg)
+{
+    struct reclaim *r;
+
+    return (void *)(intptr_t)fake_open_flags(arg, 0, &r);
+}
+
+/* Nor one that is being made meanwhile. */
+static void test_fork_while_opening(void **state)
+{
+    struct fake *f = *state;
+    pthread_t thread;
+    unsigned before;
+    pid_t child;
+    void *error;
+
+    fake_set(f, mute, true);
+    pthread_create(&thread, NULL, open_slowly, f);
+    while (fake_get(f, last).op != ABI_OP_OPEN)
+        sched_yield();
+    before = count_fds();
+    child = fork();
+    if (child == 0)
+        _exit(count_fds() == before - 1 ? 0 : 1);
+    assert_int_equal(child_status(child), 0);
+    fake_stop(f); /* closes the connection */
+    pthread_join(thread, &error);
+    assert_int_equal((intptr_t)error, -ECONNRESET);
+}
+
 static void test_fork_twice_deep(void **state)
 {
     struct fake *f = *state;
@@ -775,6 +805,7 @@ int main(void)
         TEST(raw_clone),
         TEST(raw_clone_gets_no_lane),
         TEST(fork_leaves_descriptors),
+        TEST(fork_while_opening),
         TEST(fork_twice_deep),
         TEST(strerror),
     };
