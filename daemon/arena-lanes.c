@@ -17,7 +17,6 @@
 #include "manager.h"
 
 #define RECORDS_A_LOOK ABI_RING_RECORDS
-#define LOOKS_TO_THE_END 262144u
 #define CHAIN_A_LOOK 4096u /* objects of a chain: each is a cache miss or two */
 #define IDLE_LOOKS 64u     /* a lane with nothing for so many looks is looked at only when all are */
 #define MAGAZINE_BYTES_MAX (512u << 10)
@@ -84,6 +83,7 @@ static struct client_lane *client_lane_make(struct client *c, uint32_t number)
     cl->number = number;
     cl->ticket.lane = cl;
     cl->lane.shared = client_shared_lane(c, number);
+    cl->lane.slot = client_slot(c, number);
     store_release(&c->lanes[number], cl); /* pairs with client_lane_at() */
     return cl;
 }
@@ -142,7 +142,6 @@ int arena_give_lane(struct arena *a, struct client *c, uint32_t *ret_number, uin
         return r;
     }
     state_give(a, cl, index);
-    cl->ticket.sequence = 0;
     cl->grave_cookie = cl->ask_cookie = 0;
     cl->lost = cl->idle_looks = 0;
     cl->active = true;
@@ -163,6 +162,23 @@ void arena_doom_lane(struct arena *a, struct client_lane *cl)
     cl->life = LANE_DOOMED;
     cl->active = true;
     arena_kick(a);
+}
+
+void arena_lose_lane(struct arena *a, struct client_lane *cl)
+{
+    store_release(&cl->lost, 1); /* pairs with grace_check() */
+    arena_doom_lane(a, cl);
+}
+
+/* The grace-period thread has waited for it for long: is there such a thread? */
+static void lane_check_suspect(struct arena *a, struct client_lane *cl)
+{
+    uint32_t tid =
+        load_relaxed(&cl->lane.shared->owner[0]) & ABI_OWNER_TID; /* hostile: a number to look up */
+
+    store_relaxed(&cl->suspect, 0); /* a mark that comes meanwhile brings a pass of its own */
+    if (tid != 0 && !client_has_thread(cl->client, tid))
+        arena_lose_lane(a, cl);
 }
 
 /* What the lane had is pending; once that grace period is over nothing of the old owner is left. */
@@ -294,8 +310,16 @@ static int lane_take_all(struct pass *pass, struct client_lane *cl)
     return r;
 }
 
+/* An observer's channel is writable like any other, but what it writes there is nobody's to believe. */
+static bool lane_may_write(const struct client_lane *cl)
+{
+    return !cl->lane.quarantined && !cl->client->observer;
+}
+
 static void lane_look_live(struct pass *pass, struct client_lane *cl, bool all)
 {
+    if (load_acquire(&cl->suspect)) /* pairs with grace_suspect() */
+        lane_check_suspect(pass->arena, cl);
     /* pairs with grace_check() */
     if ((all || cl->lost) && (load_acquire(&cl->lost) || lane_is_dead(&cl->lane))) {
         arena_doom_lane(pass->arena, cl);
@@ -305,7 +329,7 @@ static void lane_look_live(struct pass *pass, struct client_lane *cl, bool all)
         lane_evict(cl);
         return;
     }
-    if (!cl->lane.quarantined && !lane_is_over_limit(pass, cl))
+    if (lane_may_write(cl) && !lane_is_over_limit(pass, cl))
         (void)lane_take_all(pass, cl);
 }
 
@@ -315,15 +339,15 @@ static void lane_look_doomed(struct pass *pass, struct client_lane *cl)
     struct arena *a = pass->arena;
 
     pass->found = true;
-    /* starved: after the sweep */
-    if (!cl->lane.quarantined && lane_take_all(pass, cl) == -ENOBUFS)
+    if (!lane_may_write(cl)) {
+        lane_buried(pass, cl); /* its magazines are lost to the arena, or were never filled */
         return;
-    /* more than one look takes */
-    if (!cl->lane.quarantined && (lane_has_records(&cl->lane) || lane_has_chain(&cl->lane)))
+    }
+    /* starved: after the sweep; or there is more than one look takes */
+    if (lane_take_all(pass, cl) == -ENOBUFS || lane_has_records(&cl->lane) || lane_has_chain(&cl->lane))
         return;
-    if (lane_bury(&cl->lane, a->heap, &a->pending) < 0)
-        return;
-    lane_buried(pass, cl);
+    if (lane_bury(&cl->lane, a->heap, &a->pending) == 0)
+        lane_buried(pass, cl);
 }
 
 static void lane_look(struct pass *pass, struct client_lane *cl, bool all)
@@ -358,10 +382,11 @@ static void lane_take_to_the_end(struct pass *pass, struct client_lane *cl)
 {
     uint32_t until = load_acquire(&cl->lane.shared->chain_count); /* pairs with reclaim_defer_free_head() */
     /* hostile counts may go back and forth: an honest chain of a billion objects takes fewer */
-    unsigned n_looks = 0;
+    /* hostile counts may go back and forth: no honest chain has more objects than are out */
+    uint64_t n_looks = pass->arena->figures.heap.out_objects / CHAIN_A_LOOK + 2;
 
     while (lane_take_all(pass, cl) == 0 && (int32_t)(until - cl->lane.state->chain_seen) > 0 &&
-           lane_has_chain(&cl->lane) && n_looks++ < LOOKS_TO_THE_END)
+           lane_has_chain(&cl->lane) && n_looks-- > 0)
         ;
 }
 
@@ -369,10 +394,14 @@ void arena_collect_everything(struct pass *pass)
 {
     struct arena *a = pass->arena;
 
-    for (uint32_t i = 0; i < a->n_lanes; i++)
-        if (a->lanes[i]->life == LANE_LIVE && !a->lanes[i]->lane.quarantined &&
-            !load_relaxed(&a->lanes[i]->client->evicted))
-            lane_take_to_the_end(pass, a->lanes[i]);
+    for (uint32_t i = 0; i < a->n_lanes; i++) {
+        struct client_lane *cl = a->lanes[i];
+
+        if (cl->life != LANE_LIVE && cl->life != LANE_DOOMED)
+            continue;
+        if (lane_may_write(cl) && !load_relaxed(&cl->client->evicted))
+            lane_take_to_the_end(pass, cl);
+    }
 }
 
 /* ---- Fill and answer ---- */
@@ -503,7 +532,7 @@ static bool lane_wants_more(const struct client_lane *cl, bool asleep)
 
     if (cl->life != LANE_LIVE)
         return false;
-    if (cl->lane.quarantined || load_relaxed(&cl->client->evicted) || cl->lane.shared->over_limit)
+    if (!lane_may_write(cl) || load_relaxed(&cl->client->evicted) || cl->lane.shared->over_limit)
         return false;
     return lane_has_records(&cl->lane) || lane_has_chain(&cl->lane) || (asleep && lane_has_rung(&cl->lane)) ||
            lane_is_low(&cl->lane) ||

@@ -275,6 +275,7 @@ int arena_operate(struct arena *a, enum control_operation kind, void (*done)(str
 
 void arena_abandon(struct arena *a)
 {
+    a->ending = true;
     arena_run_jobs(a);
     arena_take_rung(a);
     while (a->barriers) {

@@ -14,7 +14,6 @@
 #include "segment.h"
 
 #define PAGES_A_PASS 256u /* then others get their turn */
-#define HOLE_BYTES_MIN 0u
 
 void *arena_zero_base(const struct pass *pass)
 {
@@ -247,7 +246,7 @@ static bool purge_queue(struct arena *a)
     /* the next pass tries again */
     if (!work)
         return false;
-    work->n_holes = heap_purge_begin(a->heap, work->holes, PURGE_HOLES, HOLE_BYTES_MIN, &a->purge.cursor);
+    work->n_holes = heap_purge_begin(a->heap, work->holes, PURGE_HOLES, 0, &a->purge.cursor);
     if (work->n_holes == 0) {
         free(work);
         return false;
@@ -303,7 +302,7 @@ static void sweep_job(struct job *job, struct arena *a)
 {
     struct purge_work *found = container_of(job, struct purge_work, job), *work = calloc(1, sizeof(*work));
 
-    for (unsigned i = 0; work && i < found->n_holes; i++)
+    for (unsigned i = 0; work && !a->ending && i < found->n_holes; i++)
         work_claim_range(a, work, &found->holes[i]);
     if (work && work->n_holes > 0) {
         work->found = true;
@@ -316,7 +315,7 @@ static void sweep_job(struct job *job, struct arena *a)
         free(work);
     }
     a->sweeping = false;
-    if (found->from < a->bytes)
+    if (found->from < a->bytes && !a->ending)
         sweep_queue(a, found);
     else
         free(found);
@@ -369,7 +368,7 @@ void arena_purge(struct pass *pass)
     if (!d.purge)
         return;
     if (!purge_queue(a))
-        /* too small to punch: wait for more */
+        /* no memory for the work, or nothing after all: as if it were new */
         a->purge = (struct purge_timer){.n_running = a->purge.n_running};
 }
 

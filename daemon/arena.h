@@ -128,6 +128,7 @@ struct arena {
     uint64_t batch_first_usec[BATCHES_MAX]; /* drain.first_usec of what it took */
     struct drain_timer drain;
     struct purge_timer purge;
+    bool ending;                /* nothing new is begun any more */
     bool sweep_due, sweeping;   /* compare the file with the books; under way */
     struct client_lane **lanes; /* in use, dense */
     uint32_t n_lanes, n_lanes_room;
@@ -200,6 +201,9 @@ void operation_free(struct operation *op);
 /* arena-lanes.c: the worker's part of lanes. */
 int arena_give_lane(struct arena *a, struct client *c, uint32_t *ret_number, uint32_t *ret_generation);
 void arena_doom_lane(struct arena *a, struct client_lane *cl);
+
+/* .. whose thread is gone whatever the words in the lane say. */
+void arena_lose_lane(struct arena *a, struct client_lane *cl);
 
 /* Worker: the word of a root, made if may_make. Offset in the arena. -ENOENT, -ENOSPC, -ENOMEM. */
 int arena_root(struct arena *a, const char *name, bool may_make, uint64_t *ret_offset);

@@ -4,8 +4,8 @@
  *
  * Who owns what
  *   main thread        connection, pidfd, limits, life
- *   arena's worker     lanes[].lane, .life, account
- *   grace-period thread lanes[].ticket
+ *   arena's worker     lanes[].life, account, and of lanes[].lane all but shared and slot, which never change
+ *   grace-period thread lanes[].ticket, until it hands a ticket to who completes it
  * A client is freed when its last reference goes: the main thread's, the arena's list, each straggler, each
  * job.
  */
@@ -62,7 +62,8 @@ struct ticket {
     uint32_t state; /* enum ticket_state; IDLE -> SERVING by the grace-period thread, back by who completes */
     uint32_t sequence; /* being served, or served last */
     uint32_t kind;
-    struct ticket *next; /* barriers: the worker's list */
+    uint64_t cookie_seen; /* newest cookie_wanted that was asked for */
+    struct ticket *next;  /* barriers: the worker's list */
     struct barrier barrier;
 };
 
@@ -74,6 +75,7 @@ struct client_lane {
     uint64_t grave_cookie;
     uint64_t ask_cookie; /* an allocation waits for it, urgent reclaim under way; 0: none */
     uint32_t arena_slot; /* in the arena's array of lanes in use */
+    uint32_t suspect;    /* grace-period thread: it delays one for long: does its thread exist? */
     uint32_t lost;       /* grace-period thread: its thread is gone without the owner word saying so */
     bool active;         /* something was found at the last looks: look again in every pass */
     uint32_t idle_looks;

@@ -140,7 +140,7 @@ static int arena_make(struct connection *c, struct arena **ret)
     return r < 0 ? reply_words(&c->reply, r, "%s", why.text) : 0;
 }
 
-static int arena_find_or_make(struct connection *c, struct arena **ret)
+static int arena_find_or_make(struct connection *c, struct arena **ret, bool *ret_made)
 {
     const struct abi_request *q = &c->request;
     struct arena *a = manager_arena_find(c->owner->manager, q->name);
@@ -149,6 +149,7 @@ static int arena_find_or_make(struct connection *c, struct arena **ret)
     if (!a && !(q->flags & ABI_OPEN_CREATE))
         return reply_words(&c->reply, -ENOENT,
                            "no arena %s; make it with RECLAIM_CREATE or reclaimctl create-arena", q->name);
+    *ret_made = !a;
     if (!a)
         return arena_make(c, ret);
     if ((q->flags & ABI_OPEN_CREATE) && (q->flags & ABI_OPEN_EXCL))
@@ -205,6 +206,7 @@ static int client_join(struct connection *c, struct arena *a, struct client **re
 int connection_open(struct connection *c, int ret_fds[ABI_OPEN_FDS])
 {
     struct arena *a = NULL;
+    bool made = false;
     int r = check_versions(c);
 
     if (r == 0)
@@ -212,9 +214,12 @@ int connection_open(struct connection *c, int ret_fds[ABI_OPEN_FDS])
     if (r == 0)
         r = check_clients_max(c);
     if (r == 0)
-        r = arena_find_or_make(c, &a);
-    if (r == 0)
+        r = arena_find_or_make(c, &a, &made);
+    if (r == 0) {
         r = client_join(c, a, &c->client);
+        if (r < 0 && made)
+            manager_arena_remove(a->manager, a);
+    }
     if (r < 0)
         return r;
     c->reply.base = a->domain->base;

@@ -14,8 +14,6 @@
 #include "log.h"
 #include "manager.h"
 
-#define OWNER_TID 0x3fffffffu
-
 static const struct timeval hangup_again = {.tv_usec = 100000};
 
 static void connection_gone_post(struct main_post *post)
@@ -62,10 +60,8 @@ static void leave_job(struct job *job, struct arena *a)
 
     client->on_free = client_lanes_free;
     for (uint32_t i = 0; i < client->n_marked; i++)
-        if (client_lane_at(client, i)) {
-            store_release(&client_lane_at(client, i)->lost, 1); /* pairs with grace_check() */
-            arena_doom_lane(a, client_lane_at(client, i));
-        }
+        if (client_lane_at(client, i))
+            arena_lose_lane(a, client_lane_at(client, i));
     if (client->n_live == 0)
         client_gone(a, c);
 }
@@ -139,8 +135,8 @@ static void check_job_run(struct job *job, struct arena *a)
             continue;
         /* acquire, as in lane_is_dead(); pairs with lane_claim() */
         if (lane_is_dead(&cl->lane) || load_acquire(&cl->lane.shared->phase) != cl->lane.shared->generation ||
-            !client_has_thread(client, load_relaxed(&cl->lane.shared->owner[0]) & OWNER_TID))
-            arena_doom_lane(a, cl);
+            !client_has_thread(client, load_relaxed(&cl->lane.shared->owner[0]) & ABI_OWNER_TID))
+            arena_lose_lane(a, cl);
         else
             n++;
     }

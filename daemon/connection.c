@@ -123,9 +123,11 @@ static void request_finish(struct arena *a, struct connection *c)
 static void lane_get_job(struct job *job, struct arena *a)
 {
     struct connection *c = container_of(job, struct connection, job);
-    int r = arena_give_lane(a, c->client, &c->reply.lane, &c->reply.generation);
+    /* on_free: it is leaving, and nobody would take a new lane back */
+    bool gone = c->client->on_free || load_relaxed(&c->client->dead) || load_relaxed(&c->client->evicted);
+    int r = gone ? -ESHUTDOWN : arena_give_lane(a, c->client, &c->reply.lane, &c->reply.generation);
 
-    if (r == -EAGAIN && !load_relaxed(&c->client->dead)) {
+    if (r == -EAGAIN) {
         c->next_waiting = a->waiting_for_lane;
         a->waiting_for_lane = c;
         return;

@@ -8,7 +8,7 @@
 #include "clock.h"
 #include "grace-internal.h"
 
-#define OWNER_TID_MASK 0x3fffffffu
+#define SUSPECT_USEC 100000u
 
 /* Is the slot in a section that began before number k? */
 static bool slot_delays(const struct client *c, uint32_t lane, uint64_t k)
@@ -67,36 +67,41 @@ void grace_scan(struct arena *a, uint64_t k)
     (void)pthread_mutex_unlock(&a->clients_lock);
 }
 
-/* The thread is gone although its slot is not zero. ask_kernel: also look whether such a thread still exists.
- */
+/* The thread is gone although its slot is not zero. */
 static bool straggler_is_gone(struct arena *a, const struct straggler *s, bool ask_kernel)
 {
     struct client_lane *cl = client_lane_at(s->client, s->lane);
-    uint32_t tid;
 
     if (load_acquire(&s->client->dead)) /* pairs with client_died() */
         return true;
     if (!cl)
         return false;
     if (load_acquire(
-            &cl->lost)) /* its client is leaving, whatever the words in its lanes say; pairs with leave_job() */
+            &cl->lost)) /* whatever the words in its lane say; pairs with leave_job(), lane_check_suspect() */
         return true;
     if (lane_is_dead(&cl->lane)) {
         arena_kick_lanes(a);
         return true;
     }
-    if (!ask_kernel)
-        return false;
-    if (client_process_is_dead(
-            s->client)) /* the main thread has yet to say so; its task list is nobody's now */
-        return true;
-    tid = load_relaxed(&cl->lane.shared->owner[0]) & OWNER_TID_MASK; /* hostile: only a number to look up */
-    if (tid == 0 || client_has_thread(s->client, tid))
-        return false;
-    /* a thread that changed its number by exec; pairs with arena_look_at_lanes() */
-    store_release(&cl->lost, 1);
+    /* asked of the kernel now and then: the main thread may have yet to say so */
+    return ask_kernel && client_process_is_dead(s->client);
+}
+
+/*
+ * Every tenth of a second one of those who are waited for is looked at more closely, by its arena's worker: a thread that
+ * changed its number by exec is gone without its owner word saying so. One at a time, as it costs a look at every thread
+ * of its process.
+ */
+static void grace_suspect(struct arena *a, uint64_t now)
+{
+    struct gp *gp = &a->gp;
+    struct straggler s = gp->stragglers[now / SUSPECT_USEC % gp->n_stragglers];
+    struct client_lane *cl = client_lane_at(s.client, s.lane);
+
+    if (!cl)
+        return;
+    store_release(&cl->suspect, 1); /* pairs with lane_check_suspect() */
     arena_kick_lanes(a);
-    return true;
 }
 
 bool grace_check(struct grace *g, struct arena *a, uint64_t k)
@@ -112,7 +117,7 @@ bool grace_check(struct grace *g, struct arena *a, uint64_t k)
         return gp->n_stragglers == 0 && !gp->rescan;
     }
     if (ask_kernel)
-        gp->threads_usec = now + 100000;
+        gp->threads_usec = now + SUSPECT_USEC;
     for (uint32_t i = 0; i < gp->n_stragglers; i++) {
         struct straggler s = gp->stragglers[i];
 
@@ -122,5 +127,7 @@ bool grace_check(struct grace *g, struct arena *a, uint64_t k)
             client_unref(s.client);
     }
     gp->n_stragglers = left;
+    if (left > 0 && ask_kernel)
+        grace_suspect(a, now);
     return left == 0;
 }

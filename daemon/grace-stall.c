@@ -12,6 +12,8 @@
 #include "log.h"
 #include "trace-events.h"
 
+#define REPORTED_MAX 8u /* readers of one report */
+
 static void stall_kill(struct arena *a, const struct client *c)
 {
     if (syscall(SYS_pidfd_send_signal, c->pidfd, SIGKILL, NULL, 0) == 0)
@@ -28,7 +30,10 @@ static void stall_report(struct arena *a, const struct arena_parameters *p, uint
     struct arena_figures f;
 
     arena_published(a, &f);
-    for (uint32_t i = 0; i < gp->n_stragglers; i++) {
+    if (gp->n_stragglers > REPORTED_MAX)
+        log_warning("arena %s: %u readers hold up grace period %llu; the first %u are:", a->name,
+                    gp->n_stragglers, (unsigned long long)gp->started, REPORTED_MAX);
+    for (uint32_t i = 0; i < MIN(gp->n_stragglers, REPORTED_MAX); i++) {
         const struct client *c = gp->stragglers[i].client;
         const struct client_lane *cl = client_lane_at(c, gp->stragglers[i].lane);
 
@@ -36,13 +41,13 @@ static void stall_report(struct arena *a, const struct arena_parameters *p, uint
             "arena %s: client %llu (pid %d, tid %u, uid %u, %s) holds up grace period %llu for %llu ms; "
             "%llu objects (%llu bytes) wait",
             a->name, (unsigned long long)c->id, (int)c->pid,
-            cl ? load_relaxed(&cl->lane.shared->owner[0]) & 0x3fffffffu : 0, (unsigned)c->uid, c->comm,
+            cl ? load_relaxed(&cl->lane.shared->owner[0]) & ABI_OWNER_TID : 0, (unsigned)c->uid, c->comm,
             (unsigned long long)gp->started, (unsigned long long)((now - gp->begun_usec) / 1000),
             (unsigned long long)f.pending_objects, (unsigned long long)f.pending_bytes);
         trace_stall(a, c->id, now - gp->begun_usec);
-        if (p->stall_action == STALL_ACTION_KILL)
-            stall_kill(a, c);
     }
+    for (uint32_t i = 0; p->stall_action == STALL_ACTION_KILL && i < gp->n_stragglers; i++)
+        stall_kill(a, gp->stragglers[i].client);
 }
 
 void grace_stall(struct arena *a, const struct arena_parameters *p, uint64_t now)

@@ -88,6 +88,16 @@ static void client_mute(struct grace *g, struct client *c, uint64_t now)
     g->muted = c;
 }
 
+static int watch_again(struct grace *g, struct client *c)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&g->watch_lock);
+    r = c->watched ? watch_fd(g, c) : 0;
+    (void)pthread_mutex_unlock(&g->watch_lock);
+    return r;
+}
+
 /* The lanes of the muted are looked at when they are heard again, so what they did meanwhile is not lost. */
 uint64_t grace_unmute(struct grace *g, uint64_t now)
 {
@@ -102,11 +112,13 @@ uint64_t grace_unmute(struct grace *g, uint64_t now)
             p = &c->next_muted;
             continue;
         }
+        if (watch_again(g, c) < 0) { /* no memory: later */
+            c->muted_until_usec = now + MUTE_USEC;
+            nearest = MIN(nearest, c->muted_until_usec);
+            p = &c->next_muted;
+            continue;
+        }
         *p = c->next_muted;
-        (void)pthread_mutex_lock(&g->watch_lock);
-        if (c->watched)
-            (void)watch_fd(g, c);
-        (void)pthread_mutex_unlock(&g->watch_lock);
         store_relaxed(&c->muted, 0);
         arena_ring(c->arena, c);
         client_unref(c);
@@ -144,7 +156,8 @@ void grace_handle_bell(struct grace *g, uint64_t client_id, uint64_t now)
     urcu_memb_read_lock();
     cds_lfht_lookup(g->watched, watch_hash(client_id), watch_match, &client_id, &iter);
     node = cds_lfht_iter_get_node(&iter);
-    if (node && client_ref_if_any(container_of(node, struct client, watch_node))) { /* else it went meanwhile */
+    if (node &&
+        client_ref_if_any(container_of(node, struct client, watch_node))) { /* else it went meanwhile */
         c = container_of(node, struct client, watch_node);
         client_look_at_tickets(g, c);
         arena_ring(c->arena, c);

@@ -176,7 +176,7 @@ static void arena_oldest_reader(struct manager *m, struct arena *a, struct contr
     ret->found = true;
     ret->client = id;
     ret->pid = c->pid;
-    ret->tid = (pid_t)(load_relaxed(&cl->lane.shared->owner[0]) & 0x3fffffff);
+    ret->tid = (pid_t)(load_relaxed(&cl->lane.shared->owner[0]) & ABI_OWNER_TID);
     ret->age_usec = now_usec() - load_relaxed(&a->gp.oldest_since_usec);
 }
 

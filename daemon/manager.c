@@ -257,10 +257,12 @@ struct manager *manager_free(struct manager *m)
         return NULL;
     if (m->control)
         m->control = control_free(m->control);
+    if (m->reclaimer)
+        reclaimer_stop(m->reclaimer); /* workers ask the grace-period thread, so they go first */
     if (m->grace)
         grace_stop(m->grace);
     if (m->reclaimer)
-        reclaimer_stop(m->reclaimer);
+        reclaimer_flush(m->reclaimer); /* .. and it leaves waiters to them */
     m->purger = purger_free(m->purger);
     m->pressure = pressure_free(m->pressure);
     for (struct arena *a = m->arenas; a; a = a->next_arena)

@@ -255,7 +255,11 @@ void reclaimer_stop(struct reclaimer *r)
     for (unsigned i = 0; i < r->n_workers; i++)
         (void)pthread_join(r->threads[i], NULL);
     r->n_workers = 0;
-    (void)callbacks_run(&r->direct, UINT64_MAX); /* nobody who waits is forgotten */
+}
+
+void reclaimer_flush(struct reclaimer *r)
+{
+    (void)callbacks_run(&r->direct, UINT64_MAX);
     (void)callbacks_run(r->callbacks, UINT64_MAX);
 }
 

@@ -49,6 +49,9 @@ int reclaimer_new(unsigned n_workers, struct callbacks *callbacks, struct reclai
 /* Ends the workers. What is queued afterwards is not run. */
 void reclaimer_stop(struct reclaimer *r);
 
+/* Stopped before: runs what is in the callback FIFO here, so that nobody who waits is forgotten. */
+void reclaimer_flush(struct reclaimer *r);
+
 /* Stopped before. */
 struct reclaimer *reclaimer_free(struct reclaimer *r);
 

@@ -86,12 +86,26 @@ static void ticket_serve(struct grace *g, struct arena *a, struct ticket *t, uin
     }
 }
 
+/* gp_start(): a grace period is wanted, nobody waits. */
+static void ticket_look_cookie(struct grace *g, struct arena *a, struct client_lane *cl)
+{
+    /* Acquire: what the client unlinked before asking; pairs with reclaim_gp_start(). */
+    uint64_t wanted = load_acquire(&cl->lane.shared->cookie_wanted);
+
+    if (wanted <= cl->ticket.cookie_seen)
+        return;
+    cl->ticket.cookie_seen =
+        MIN(wanted, grace_take_cookie(a)); /* what is hostile reaches no further than the next */
+    grace_request(g, a, wanted, false, false);
+}
+
 void ticket_look(struct grace *g, struct arena *a, struct client_lane *cl)
 {
     struct ticket *t = &cl->ticket;
     /* Acquire: what the client unlinked before asking, and its cookie; pairs with ticket_send(). */
     uint64_t word = load_acquire(&cl->lane.shared->ticket);
 
+    ticket_look_cookie(g, a, cl);
     if (ticket_sequence(word) == t->sequence && load_relaxed(&t->state) == TICKET_IDLE)
         return;
     if (load_acquire(&t->state) != TICKET_IDLE) /* pairs with ticket_complete(), which will look again */

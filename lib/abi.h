@@ -120,7 +120,7 @@ struct abi_domain {
     /* enum abi_sleeps. Daemon: before its membarrier, then it looks again; pairs with lane_ring(). */
     uint32_t sleeps __attribute__((aligned(ABI_CACHE_LINE)));
     uint32_t flood_objects; /* a lane that queued so many rings although the daemon dozes; a parameter */
-    uint32_t extent_block;  /* no block below is an extent's: a record from there on rings although it dozes */
+    uint32_t extent_block; /* no block below is an extent's: a record from there on rings although it dozes */
     uint32_t reserved1[13];
 };
 
@@ -192,6 +192,9 @@ enum abi_ticket_kind {
  *                                      ring, returns cur and magazines as pending
  *   BURYING --a grace period--> FREE   daemon
  */
+#define ABI_OWNER_TID 0x3fffffffu /* the owner word's bits, as the kernel defines them for robust futexes */
+#define ABI_OWNER_DIED 0x40000000u
+
 struct abi_lane {
     /* -- client's line -- */
     uint32_t head;    /* records ever begun; store-release after the record; pairs with lane_collect() */
@@ -206,18 +209,21 @@ struct abi_lane {
     uint32_t chain_count;    /* objects ever put on the chain; release, after chain_head; pairs with
                                 lane_chain_collect() */
     uint64_t chain_head;     /* the newest of them; release; pairs with lane_chain_collect() */
-    uint32_t reserved0[2];
+    uint64_t
+        cookie_wanted; /* newest cookie that it asked for: only grows; release, then the eventfd; pairs with
+                                ticket_look_cookie() */
 
     /* -- daemon's line -- */
     /* records taken; never passes the open (last) one; release; pairs with reclaim_defer_free() */
     uint32_t tail __attribute__((aligned(ABI_CACHE_LINE)));
-    uint32_t want;       /* ring when it differs from bell; pairs with lane_ring() */
-    uint32_t wake;       /* futex: + 1 whenever `waiting` was seen set after progress; pairs with lane_wait() */
+    uint32_t want; /* ring when it differs from bell; pairs with lane_ring() */
+    uint32_t wake; /* futex: + 1 whenever `waiting` was seen set after progress; pairs with lane_wait() */
     uint32_t generation; /* + 1 each time the lane is given */
     uint64_t answer;     /* see ask; release; pairs with lane_wait() */
     uint32_t over_limit; /* client-pending-max is reached: a full ring now waits for a grace period */
     uint32_t evicted;    /* no more allocations and frees: -ESHUTDOWN */
-    uint32_t ticket_done; /* futex: sequence of the last ticket completed; release; pairs with ticket_wait() */
+    uint32_t
+        ticket_done; /* futex: sequence of the last ticket completed; release; pairs with ticket_wait() */
     int32_t ticket_error; /* 0 or negative errno; written before ticket_done */
     uint32_t reserved1[6];
 

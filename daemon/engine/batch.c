@@ -86,13 +86,3 @@ void batch_drop(struct batch *batch, struct pending *p)
         pending_drop_page(p, page);
     batch->stage = BATCH_IDLE;
 }
-
-uint64_t batches_cookie(const struct batches *b)
-{
-    uint64_t newest = 0;
-
-    for (unsigned i = 0; i < BATCHES_MAX && b->n_running > 0; i++)
-        if (b->all[i].stage != BATCH_IDLE)
-            newest = MAX(newest, b->all[i].cookie);
-    return newest;
-}

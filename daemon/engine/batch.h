@@ -54,7 +54,4 @@ void batch_end_if_empty(struct batches *b, struct batch *batch);
 /* The arena is going: the batch's pages are dropped with their charges. */
 void batch_drop(struct batch *batch, struct pending *p);
 
-/* Newest cookie that any batch in flight waits for; 0: none. */
-uint64_t batches_cookie(const struct batches *b);
-
 #endif

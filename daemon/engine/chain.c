@@ -12,6 +12,8 @@
 #include "engine/lane.h"
 
 #define LINK_HEAD_BITS 24
+#define REFUSED_MAX                                                                                          \
+    64u /* objects of one look that are not to be freed: then the chain is none, maybe a circle */
 
 /* Links hold 40 bits of granule, blocks are 32 bits: larger ones name no block of any arena. */
 static uint32_t link_block(uint64_t link)
@@ -111,7 +113,7 @@ static bool walk_step(struct lane *l, struct intake *in, const void *base, struc
     if (w->seq == l->state->chain_seen + 1)
         return false;
     next_head = link_head(in->heap, base, next);
-    if (!next_head || load_relaxed(&next_head->seq) != w->seq - 1) {
+    if (!next_head || load_relaxed(&next_head->seq) != w->seq - 1 || in->n_refused > REFUSED_MAX) {
         in->n_refused++; /* cut: what lies behind it is lost, to this arena's client alone */
         return false;
     }

@@ -11,10 +11,6 @@
 #define RING_MASK (ABI_RING_RECORDS - 1)
 #define MAGAZINE_MASK (ABI_MAGAZINE_WORDS - 1)
 
-/* The owner word's bits, as the kernel and every robust mutex define them. */
-#define OWNER_DIED 0x40000000u
-#define OWNER_TID 0x3fffffffu
-
 #define LEVEL_FIRST_WORDS 4u /* a class asked for the first time */
 #define LEVEL_QUIET_LOOKS 64 /* so many looks without much use halve the target */
 
@@ -31,7 +27,17 @@ static uint32_t cursor_seen(uint64_t cursor)
 void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, struct state_lane *state,
                uint32_t index, struct account *account)
 {
-    *l = (struct lane){.shared = shared, .slot = slot, .state = state, .account = account, .index = index};
+    if (l->shared != shared) { /* once in its life: the grace-period thread reads it without a lock */
+        l->shared = shared;
+        l->slot = slot;
+    }
+    l->state = state;
+    l->account = account;
+    l->index = index;
+    l->used = l->unfilled = 0;
+    l->ask_seen = 0;
+    l->quarantined = false;
+    memset(l->levels, 0, sizeof(l->levels));
     for (unsigned c = 0; c < ABI_CLASSES; c++)
         if (state->magazine_head[c] != 0) /* L4: nothing of the former owner stands in the shadow */
             memset(state->shadow[c], 0, sizeof(state->shadow[c]));
@@ -45,13 +51,12 @@ void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, s
     shared->head = shared->bell = shared->waiting = shared->ticket_waiting = shared->phase = 0;
     shared->chain_head = 0;
     shared->chain_count = 0;
-    shared->ask = shared->ticket = shared->ticket_cookie = shared->answer = 0;
+    shared->ask = shared->answer = shared->cookie_wanted = 0;
     memset(shared->owner, 0, sizeof(shared->owner));
     shared->tail = 0;
     shared->want = 1; /* differs from bell: the first defer rings */
     shared->over_limit = shared->evicted = 0;
-    shared->ticket_done = 0;
-    shared->ticket_error = 0;
+    /* Tickets go on from the former owner's numbers: the grace-period thread may still look at his last one. */
 }
 
 /* How many records the client has beyond the cursor; more than the ring holds is no lane of ours. */
@@ -315,6 +320,19 @@ static unsigned class_fill(struct lane *l, struct state *state, struct heap *h, 
     return total;
 }
 
+/* Remembers what could not be filled: such a class is no reason to stay awake (lane_is_low()). */
+static unsigned class_fill_noting(struct lane *l, struct state *state, struct heap *h, unsigned class_index,
+                                  uint32_t wanted, int *ret_error)
+{
+    unsigned n = class_fill(l, state, h, class_index, wanted, ret_error);
+
+    if (n > 0)
+        l->unfilled &= ~(1u << class_index);
+    else
+        l->unfilled |= 1u << class_index;
+    return n;
+}
+
 unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t max_bytes, int *ret_error,
                    unsigned *ret_pace)
 {
@@ -330,7 +348,7 @@ unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t
         *ret_pace = MAX(*ret_pace, used * 256u / level->target);
         wanted = MIN(level_wanted(level, used, left, words_of_bytes(c, max_bytes)), lane_magazine_room(l, c));
         if (wanted > 0)
-            total += class_fill(l, state, h, c, wanted, ret_error);
+            total += class_fill_noting(l, state, h, c, wanted, ret_error);
     }
     return total;
 }
@@ -345,7 +363,7 @@ void lane_use_class(struct lane *l, unsigned class_index)
 
 bool lane_is_low(const struct lane *l)
 {
-    for (uint32_t classes = l->used; classes; classes &= classes - 1) {
+    for (uint32_t classes = l->used & ~l->unfilled; classes; classes &= classes - 1) {
         unsigned c = (unsigned)__builtin_ctz(classes);
 
         if (lane_magazine_level(l, c) * 4u <= l->levels[c].target)
@@ -389,7 +407,7 @@ bool lane_is_dead(const struct lane *l)
         return false;
     /* what the thread did last is visible; pairs with its unlock, or its exit */
     owner = load_acquire(&l->shared->owner[0]);
-    return (owner & OWNER_TID) == 0 || (owner & OWNER_DIED);
+    return (owner & ABI_OWNER_TID) == 0 || (owner & ABI_OWNER_DIED);
 }
 
 /* What is left of the word that the thread was using: only bits that the daemon put there, in that word or

@@ -41,8 +41,9 @@ struct lane {
     struct account *account; /* the client's: pending objects and bytes, refused ones */
     uint32_t index;          /* of state in the arena */
     uint32_t used;           /* a bit for each class that was ever asked for */
+    uint32_t unfilled;       /* .. and for each whose last filling got nothing */
     uint16_t ask_seen;       /* sequence of the last `ask` answered */
-    bool quarantined; /* its indices made no sense: nothing of it is read any more */
+    bool quarantined;        /* its indices made no sense: nothing of it is read any more */
     struct lane_level levels[ABI_CLASSES];
 };
 
@@ -99,7 +100,7 @@ unsigned lane_fill(struct lane *l, struct state *state, struct heap *h, uint64_t
 /* From now on lane_fill() keeps that class (not extents) filled. */
 void lane_use_class(struct lane *l, unsigned class_index);
 
-/* A class that it uses is down to a quarter: it may ring for more at any moment. */
+/* A class that it uses and that can be filled is down to a quarter: it may ring for more at any moment. */
 bool lane_is_low(const struct lane *l);
 
 /* Ask: what the client waits for, if it is new: true, with class, pages and flags checked. A bad one is false

@@ -612,6 +612,7 @@ static void test_stop(void **state)
     reclaimer_kick(f.r, &t.runnable);
     entries_push(&f, entries, 20, 'c');
     reclaimer_push_direct(f.r, &direct.callback, entry_run);
+    reclaimer_flush(f.r);
     fixture_deinit(&f);
     assert_string_equal(story, "dcccccccccccccccccccc");
     assert_null(reclaimer_free(NULL));
