@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Grace periods for callers: cookies, synchronize, barrier. A lane has one ticket for the daemon at a time.
+ * Grace periods for callers: cookies, synchronize, barrier. A lane has one ticket for the daemon at a time, for
+ * what its thread waits for. Beside it stands the newest cookie that was asked for without waiting: that one
+ * stands for all before it, so no later request, and no ticket, takes the place of an earlier one.
  *
  * Guarantees
  *  G1 A cookie covers every section that could see what its taker unlinked before: a full fence, then
@@ -38,7 +40,6 @@ static int deadline_of(const struct timespec *timeout, uint64_t *ret_ns)
 static void ticket_send(struct lane *l, enum abi_ticket_kind kind, uint64_t cookie)
 {
     l->ticket_sequence++;
-    l->cookie_asked = cookie;
     store_relaxed(&l->shared->ticket_cookie, cookie); /* published by ticket */
     RECLAIM_TEST_POINT("ticket-cookie");
     /* Release: the cookie, and all that the caller unlinked; pairs with the acquire in ticket_look(). */
@@ -69,7 +70,7 @@ static int ticket_wait(struct lane *l, enum abi_ticket_kind kind, uint64_t cooki
     return r < 0 ? r : load_relaxed(&l->shared->ticket_error); /* written before ticket_done */
 }
 
-/* G1 */
+/* G1. Each cookie is asked for once; the word only grows, as `started` does. */
 int reclaim_gp_start(struct reclaim_lane *lane, uint64_t *ret_cookie)
 {
     struct lane *l = lane_of(lane);
@@ -79,9 +80,13 @@ int reclaim_gp_start(struct reclaim_lane *lane, uint64_t *ret_cookie)
         return -ESTALE;
     full_fence(); /* the caller's unlinking before the load; pairs with the membarrier in grace_start() */
     cookie = load_acquire(&l->domain->started) + ABI_CLIENT_COOKIE_AHEAD; /* pairs with grace_start() */
-    if (l->cookie_asked != cookie || ticket_is_done(l, 0))
-        /* over an older one that nobody waits for: its cookie is smaller */
-        ticket_send(l, ABI_TICKET_GP_WAIT, cookie);
+    if (cookie > l->cookie_asked) {
+        l->cookie_asked = cookie;
+        /* Release: all that the caller unlinked; pairs with the acquire in ticket_look_cookie(). */
+        store_release(&l->shared->cookie_wanted, cookie);
+        RECLAIM_TEST_POINT("cookie-wanted");
+        lane_bell(l);
+    }
     *ret_cookie = cookie;
     return 0;
 }

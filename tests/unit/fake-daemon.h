@@ -80,6 +80,7 @@ struct fake {
     int answer_error; /* instead of memory */
     uint32_t answer_words;
     bool collects;
+    bool completes; /* grace periods that are asked for by cookie */
     int ticket_error;
     uint32_t next_block;
     unsigned n_asks;
@@ -230,7 +231,7 @@ static inline int fake_lane_give(struct fake *f, struct abi_reply *reply)
         memset(lane->take, 0, sizeof(lane->take));
         lane->tail = lane->over_limit = lane->evicted = 0;
         lane->head = lane->bell = lane->phase = lane->waiting = lane->ticket_waiting = 0;
-        lane->answer = lane->ask = lane->chain_head = 0;
+        lane->answer = lane->ask = lane->chain_head = lane->cookie_wanted = 0;
         lane->chain_count = 0; /* the ticket and its answer stay */
         lane->want = 1;
         lane->generation++;
@@ -379,6 +380,10 @@ static inline void fake_lane_serve(struct fake *f, struct abi_lane *lane)
         if (!f->answer_error)
             fake_refill(f, lane, ask >> 32 & 0xff, (uint32_t)ask, f->answer_words);
         store_release(&lane->answer, ask >> 48 << 48 | (uint32_t)-f->answer_error);
+    }
+    if (f->completes && load_acquire(&lane->cookie_wanted) > f->domain->completed) {
+        store_release(&f->domain->started, lane->cookie_wanted);
+        store_release(&f->domain->completed, lane->cookie_wanted);
     }
     if (f->collects && lane->head - lane->tail > 1)
         store_release(&lane->tail, lane->head - 1);

@@ -574,8 +574,8 @@ static void test_cookies(void **state)
     x->f->domain->completed = 9;
     assert_int_equal(reclaim_gp_start(x->l, &cookie), 0);
     assert_int_equal(cookie, 10 + ABI_CLIENT_COOKIE_AHEAD);
-    assert_int_equal(x->shared->ticket_cookie, cookie);
-    assert_int_equal(x->shared->ticket, 1ull << 32 | ABI_TICKET_GP_WAIT);
+    assert_int_equal(x->shared->cookie_wanted, cookie);
+    assert_int_equal(x->shared->ticket, 0); /* nobody waits */
     assert_int_equal(fake_bells(x->f), 1);
     assert_int_equal(reclaim_gp_start(x->l, &again), 0); /* asked already */
     assert_int_equal(again, cookie);
@@ -593,6 +593,54 @@ static void test_cookies(void **state)
     fake_serve(x->f);
     assert_int_equal(reclaim_gp_wait(x->l, cookie, NULL), 0);
     assert_int_equal(fake_get(x->f, last_ticket) & 0xff, ABI_TICKET_GP_WAIT);
+}
+
+/* Two cookies asked for, one of them waited for: the other one's grace period comes as well. */
+static void check_two_cookies(struct fixture *x, bool newer_first)
+{
+    uint64_t cookies[2];
+
+    x->f->domain->started = 10;
+    x->f->domain->completed = 9;
+    assert_int_equal(reclaim_gp_start(x->l, &cookies[0]), 0);
+    store_release(&x->f->domain->started, (uint64_t)11);
+    assert_int_equal(reclaim_gp_start(x->l, &cookies[1]), 0);
+    assert_int_equal(cookies[1], cookies[0] + 1);
+    assert_int_equal(fake_bells(x->f), 2);
+    assert_int_equal(x->shared->cookie_wanted, cookies[1]);
+    fake_serve(x->f); /* completes no grace period yet: only says that the waiting is over */
+    assert_int_equal(reclaim_gp_wait(x->l, cookies[newer_first], NULL), 0);
+    assert_int_equal(x->shared->ticket_cookie, cookies[newer_first]);
+    assert_int_equal(reclaim_gp_poll(x->r, cookies[!newer_first]), 0);
+    fake_set(x->f, completes, true);
+    while (reclaim_gp_poll(x->r, cookies[!newer_first]) == 0)
+        sched_yield();
+    assert_int_equal(reclaim_gp_poll(x->r, cookies[0]), 1);
+    assert_int_equal(reclaim_gp_poll(x->r, cookies[1]), 1);
+    assert_int_equal(x->shared->cookie_wanted, cookies[1]);
+}
+
+static void test_two_cookies(void **state)
+{
+    check_two_cookies(*state, false);
+}
+
+static void test_two_cookies_newer_first(void **state)
+{
+    check_two_cookies(*state, true);
+}
+
+/* Without a daemon nothing moves: polling cannot tell, waiting can. */
+static void test_cookies_outlive_the_daemon(void **state)
+{
+    struct fixture *x = *state;
+    uint64_t cookie;
+
+    assert_int_equal(reclaim_gp_start(x->l, &cookie), 0);
+    fake_stop(x->f);
+    assert_int_equal(reclaim_gp_poll(x->r, cookie), 0);
+    assert_int_equal(reclaim_gp_wait(x->l, cookie, NULL), -ESHUTDOWN);
+    assert_int_equal(reclaim_gp_poll(x->r, cookie), 0);
 }
 
 /* Who publishes pairs with who reads: used as written, C11. */
@@ -643,6 +691,9 @@ int main(void)
         TEST(ticket_timeouts),
         TEST(tickets_in_section),
         TEST(cookies),
+        TEST(two_cookies),
+        TEST(two_cookies_newer_first),
+        TEST(cookies_outlive_the_daemon),
         TEST(publish_and_dereference),
     };
 

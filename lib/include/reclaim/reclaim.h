@@ -10,7 +10,8 @@
  *
  * Every function that can fail returns a negative errno and leaves its outputs alone. Nothing here aborts,
  * logs or installs a signal handler. A lane belongs to one thread. In the child of a fork every call says
- * -ESTALE until the child opens the arena itself.
+ * -ESTALE until the child opens the arena itself. NULL for a handle, a lane or an output is -EINVAL; only
+ * read_lock, read_unlock, alloc and defer_free do not look: their lane must be one.
  *
  * "May block" below: may sleep until the daemon answers. "Section": between read_lock and read_unlock.
  */
@@ -204,9 +205,10 @@ RECLAIM_PUBLIC int reclaim_defer_free_head(struct reclaim_lane *l, void *p, stru
 
 /*
  * Grace periods by cookie. gp_start: a cookie that covers all that this thread unlinked before, and asks for
- * that grace period; allowed in a section. gp_poll: 1 over, 0 not yet; no system call. gp_wait: until then;
- * timeout NULL is for ever, else relative; -ETIMEDOUT, -EDEADLK in a section, -ESHUTDOWN; -EINVAL (both) not
- * a cookie of this arena. Cookies of one arena compare as numbers: a smaller one expires first.
+ * that grace period; allowed in a section. gp_poll: 1 over, 0 not yet; no system call, so it goes on saying 0
+ * when the daemon is gone: who polls for long uses gp_wait now and then, which says -ESHUTDOWN. gp_wait: until
+ * then; timeout NULL is for ever, else relative; -ETIMEDOUT, -EDEADLK in a section, -ESHUTDOWN; -EINVAL (both)
+ * not a cookie of this arena. Cookies of one arena compare as numbers: a smaller one expires first.
  */
 RECLAIM_PUBLIC int reclaim_gp_start(struct reclaim_lane *l, uint64_t *ret_cookie);
 RECLAIM_PUBLIC int reclaim_gp_poll(struct reclaim *r, uint64_t cookie);

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Signal handlers that read while their thread gives its lane back. A child stops itself at each step; it gets
+ * the signal before it goes on. Links with a copy of the library that has test points.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "basic/testpoint.h"
+
+#include "fake-daemon.h"
+
+/* What the handler found, as the child's exit status. */
+enum found {
+    FOUND_NOTHING, /* the handler never ran */
+    FOUND_SECTION,
+    FOUND_STALE,
+    FOUND_OTHER,
+};
+
+static struct reclaim_lane *handler_lane;
+static volatile sig_atomic_t found;
+
+static void read_in_handler(int signal)
+{
+    int r = reclaim_read_lock(handler_lane);
+
+    (void)signal;
+    found = r == 0 ? FOUND_SECTION : r == -ESTALE ? FOUND_STALE : FOUND_OTHER;
+    if (r == 0)
+        reclaim_read_unlock(handler_lane);
+}
+
+/* In the child of a fork: a lane of its own, given back. */
+static void child_gives_back(struct fake *f)
+{
+    struct reclaim *r = fake_open(f, &handler_lane);
+    uint64_t cookie;
+
+    (void)reclaim_read_lock(handler_lane); /* also of who forgot to unlock */
+    (void)signal(SIGUSR1, read_in_handler);
+    testpoint_reload();
+    (void)reclaim_gp_start(handler_lane, &cookie);
+    reclaim_lane_put(handler_lane);
+    reclaim_close(r);
+    _exit(found);
+}
+
+static enum found found_at(struct fake *f, const char *point)
+{
+    pid_t child;
+    int status;
+
+    assert_int_equal(setenv("RECLAIM_TEST_POINT", point, 1), 0);
+    child = fork();
+    if (child == 0)
+        child_gives_back(f);
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_int_equal(unsetenv("RECLAIM_TEST_POINT"), 0);
+    assert_true(WIFSTOPPED(status));
+    assert_int_equal(kill(child, SIGUSR1), 0);
+    assert_int_equal(kill(child, SIGCONT), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(fake_slot(f, 0)->word, 0); /* whatever it found, it left nothing behind */
+    return (enum found)WEXITSTATUS(status);
+}
+
+/* As soon as the daemon could give the slot to another thread, and before, it is no longer this one's. */
+static void test_put(void **state)
+{
+    struct fake *f = fake_start();
+
+    (void)state;
+    assert_int_equal(found_at(f, "put-retired:stop"), FOUND_STALE);
+    assert_int_equal(found_at(f, "put-slot:stop"), FOUND_STALE);
+    assert_int_equal(found_at(f, "put-owner:stop"), FOUND_STALE);
+    fake_free(f);
+}
+
+/* The same handler before anything is given back: it reads. */
+static void test_before_put(void **state)
+{
+    struct fake *f = fake_start();
+
+    (void)state;
+    assert_int_equal(found_at(f, "cookie-wanted:stop"), FOUND_SECTION);
+    fake_free(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_put),
+        cmocka_unit_test(test_before_put),
+    };
+
+    return cmocka_run_group_tests_name("lib-handler", tests, NULL, NULL);
+}
