@@ -178,8 +178,12 @@ void *reclaim_alloc(struct reclaim_lane *l, size_t bytes)
 int reclaim_free(struct reclaim_lane *lane, void *p)
 {
     struct lane *l = lane_of(lane);
-    uint64_t granule = granule_of(l, p), bit = 1ull << (granule & 31), origin, cur;
+    uint64_t granule, bit, origin, cur;
 
+    if (!l)
+        return -EINVAL;
+    granule = granule_of(l, p);
+    bit = 1ull << (granule & 31);
     if (granule >= l->front.n_granules)
         return reclaim_defer_free(lane, p); /* which says what is wrong, or does it fenced */
     origin = l->classes[l->front.last].origin;

@@ -238,7 +238,7 @@ void reclaim_close(struct reclaim *r)
 {
     int state;
 
-    if (!r || handle_is_stale(r))
+    if (handle_check(r) < 0)
         return; /* the child of a fork has nothing of it but the wiped page, which others may still look at */
     state = thread_cancel_disable();
     handle_lanes_release(r); /* before the connection goes: the daemon hears of each lane in order */
@@ -249,10 +249,10 @@ void reclaim_close(struct reclaim *r)
 
 void *reclaim_base(const struct reclaim *r)
 {
-    return handle_is_stale(r) ? NULL : r->base;
+    return handle_check(r) < 0 ? NULL : r->base;
 }
 
 uint64_t reclaim_size(const struct reclaim *r)
 {
-    return handle_is_stale(r) ? 0 : r->arena_bytes;
+    return handle_check(r) < 0 ? 0 : r->arena_bytes;
 }

@@ -93,9 +93,14 @@ static __attribute__((noinline)) int chain_push(struct lane *l, uint64_t granule
 int reclaim_defer_free_head(struct reclaim_lane *lane, void *p, struct reclaim_head *head_in_p)
 {
     struct lane *l = lane_of(lane);
-    uint64_t granule = granule_of(l, p), head_granule = granule_of(l, head_in_p), open = l->front.open;
-    uint64_t word = abi_word((uint32_t)granule_block(granule), 1u << (granule & 31));
+    uint64_t granule, head_granule, word, open;
 
+    if (unlikely(!l))
+        return -EINVAL;
+    granule = granule_of(l, p);
+    head_granule = granule_of(l, head_in_p);
+    word = abi_word((uint32_t)granule_block(granule), 1u << (granule & 31));
+    open = l->front.open;
     if (unlikely(granule >= l->n_granules)) /* NULL, stale and read-only lanes too */
         return reclaim_defer_slow(lane, p);
     if (unlikely(head_granule >= l->n_granules || head_granule - granule > HEAD_GRANULES_MAX))

@@ -75,9 +75,12 @@ int reclaim_gp_start(struct reclaim_lane *lane, uint64_t *ret_cookie)
 {
     struct lane *l = lane_of(lane);
     uint64_t cookie;
+    int r = lane_check(l);
 
-    if (lane_is_stale(l))
-        return -ESTALE;
+    if (r < 0)
+        return r;
+    if (!ret_cookie)
+        return -EINVAL;
     full_fence(); /* the caller's unlinking before the load; pairs with the membarrier in grace_start() */
     cookie = load_acquire(&l->domain->started) + ABI_CLIENT_COOKIE_AHEAD; /* pairs with grace_start() */
     if (cookie > l->cookie_asked) {
@@ -102,28 +105,30 @@ static int cookie_is_over(const struct abi_domain *domain, uint64_t cookie)
 
 int reclaim_gp_poll(struct reclaim *r, uint64_t cookie)
 {
-    return handle_is_stale(r) ? -ESTALE : cookie_is_over(r->domain, cookie);
+    int error = handle_check(r);
+
+    return error < 0 ? error : cookie_is_over(r->domain, cookie);
 }
 
 int reclaim_gp_wait(struct reclaim_lane *lane, uint64_t cookie, const struct timespec *timeout)
 {
     struct lane *l = lane_of(lane);
-    int over;
+    int r = lane_check(l);
 
-    if (lane_is_stale(l))
-        return -ESTALE;
-    over = cookie_is_over(l->domain, cookie);
-    if (over != 0)
-        return over < 0 ? over : 0;
+    if (r == 0)
+        r = cookie_is_over(l->domain, cookie);
+    if (r != 0)
+        return r < 0 ? r : 0;
     return ticket_wait(l, ABI_TICKET_GP_WAIT, cookie, timeout);
 }
 
 int reclaim_synchronize(struct reclaim_lane *lane, unsigned flags, const struct timespec *timeout)
 {
     struct lane *l = lane_of(lane);
+    int r = lane_check(l);
 
-    if (lane_is_stale(l))
-        return -ESTALE;
+    if (r < 0)
+        return r;
     if (flags & ~RECLAIM_EXPEDITED)
         return -EINVAL;
     return ticket_wait(l, flags ? ABI_TICKET_SYNCHRONIZE_EXPEDITED : ABI_TICKET_SYNCHRONIZE, 0, timeout);
@@ -132,6 +137,7 @@ int reclaim_synchronize(struct reclaim_lane *lane, unsigned flags, const struct 
 int reclaim_barrier(struct reclaim_lane *lane, const struct timespec *timeout)
 {
     struct lane *l = lane_of(lane);
+    int r = lane_check(l);
 
-    return lane_is_stale(l) ? -ESTALE : ticket_wait(l, ABI_TICKET_BARRIER, 0, timeout);
+    return r < 0 ? r : ticket_wait(l, ABI_TICKET_BARRIER, 0, timeout);
 }

@@ -132,6 +132,21 @@ static inline bool handle_is_stale(const struct reclaim *r)
     return r->magic != HANDLE_MAGIC;
 }
 
+/* What callers gave us. */
+static inline int lane_check(const struct lane *l)
+{
+    if (!l)
+        return -EINVAL;
+    return lane_is_stale(l) ? -ESTALE : 0;
+}
+
+static inline int handle_check(const struct reclaim *r)
+{
+    if (!r)
+        return -EINVAL;
+    return handle_is_stale(r) ? -ESTALE : 0;
+}
+
 /* message.c: words for the caller; the error is returned */
 int complain(struct complaint complaint, int error, const char *format, ...) _printf_(3, 4);
 bool name_is_valid(const char *name);

@@ -288,10 +288,11 @@ int reclaim_lane_get(struct reclaim *r, struct reclaim_lane **ret)
     struct lane *l;
     int state, error;
 
-    if (!r || !ret)
+    error = handle_check(r);
+    if (error < 0)
+        return error;
+    if (!ret)
         return -EINVAL;
-    if (handle_is_stale(r))
-        return -ESTALE;
     l = thread_lane_find(r);
     if (!l) {
         state = thread_cancel_disable();

@@ -14,8 +14,9 @@ int reclaim_root(struct reclaim *r, const char *name, void ***ret_word)
     struct abi_reply reply;
     int error;
 
-    if (handle_is_stale(r))
-        return -ESTALE;
+    error = handle_check(r);
+    if (error < 0)
+        return error;
     if (!name_is_valid(name) || !ret_word)
         return -EINVAL;
     (void)snprintf(request.name, sizeof(request.name), "%s", name);
@@ -35,13 +36,13 @@ int reclaim_stats(struct reclaim *r, struct reclaim_stats *ret)
     struct reclaim_stats stats = {0};
     struct abi_reply reply;
     size_t size;
-    int error;
+    int error = handle_check(r);
 
-    if (handle_is_stale(r))
-        return -ESTALE;
-    size = ret->size;
-    if (size < offsetof(struct reclaim_stats, in_use_bytes))
+    if (error < 0)
+        return error;
+    if (!ret || ret->size < offsetof(struct reclaim_stats, in_use_bytes))
         return -EINVAL;
+    size = ret->size;
     error = talk_ask(r, &request, &reply);
     if (error < 0)
         return error;

@@ -335,6 +335,37 @@ static void test_root_and_stats(void **state)
     reclaim_close(r);
 }
 
+/* What must be there and is not. NULL for what may be left out is tested where that is. */
+static void test_null_arguments(void **state)
+{
+    struct reclaim_stats stats = {.size = sizeof(stats)};
+    struct reclaim_lane *l;
+    struct reclaim *r = fake_open(*state, &l);
+    uint64_t cookie;
+    void **word;
+
+    assert_int_equal(reclaim_lane_get(NULL, &l), -EINVAL);
+    assert_int_equal(reclaim_lane_get(r, NULL), -EINVAL);
+    assert_int_equal(reclaim_root(NULL, "x", &word), -EINVAL);
+    assert_int_equal(reclaim_root(r, NULL, &word), -EINVAL);
+    assert_int_equal(reclaim_root(r, "x", NULL), -EINVAL);
+    assert_int_equal(reclaim_stats(NULL, &stats), -EINVAL);
+    assert_int_equal(reclaim_stats(r, NULL), -EINVAL);
+    assert_int_equal(reclaim_gp_start(NULL, &cookie), -EINVAL);
+    assert_int_equal(reclaim_gp_start(l, NULL), -EINVAL);
+    assert_int_equal(reclaim_gp_poll(NULL, 1), -EINVAL);
+    assert_int_equal(reclaim_gp_wait(NULL, 1, NULL), -EINVAL);
+    assert_int_equal(reclaim_synchronize(NULL, 0, NULL), -EINVAL);
+    assert_int_equal(reclaim_barrier(NULL, NULL), -EINVAL);
+    assert_int_equal(reclaim_free(NULL, (char *)FAKE_BASE + 65536), -EINVAL);
+    assert_int_equal(reclaim_defer_free_head(NULL, NULL, NULL), -EINVAL);
+    assert_int_equal(reclaim_defer_free_head(l, (char *)FAKE_BASE + 65536, NULL), -EINVAL);
+    assert_null(reclaim_base(NULL));
+    assert_int_equal(reclaim_size(NULL), 0);
+    reclaim_lane_put(NULL);
+    reclaim_close(r);
+}
+
 /* ---- lanes ---- */
 
 static void test_lane_life(void **state)
@@ -793,6 +824,7 @@ int main(void)
         TEST(open_address_in_use),
         TEST(descriptors_are_private),
         TEST(root_and_stats),
+        TEST(null_arguments),
         TEST(lane_life),
         TEST(lane_nesting_limit),
         TEST(threads_come_and_go),
