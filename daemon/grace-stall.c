@@ -61,8 +61,12 @@ void grace_stall(struct arena *a, const struct arena_parameters *p, uint64_t now
         store_relaxed(&gp->oldest_lane, gp->stragglers[0].lane);
         store_relaxed(&gp->oldest_since_usec, gp->begun_usec);
     }
-    if (p->stall_timeout_usec == PARAMETER_OFF || waited < p->stall_timeout_usec || now < gp->stall_usec)
+    if (p->stall_timeout_usec == PARAMETER_OFF || waited < p->stall_timeout_usec)
         return;
+    /* a stall-action that changes acts at once, on those that were reported already */
+    if (now < gp->stall_usec && (p->stall_action != STALL_ACTION_KILL || gp->stall_killed))
+        return;
+    gp->stall_killed = p->stall_action == STALL_ACTION_KILL;
     stall_report(a, p, now);
     store_relaxed(&gp->n_stalls, gp->n_stalls + 1); /* read for display */
     gp->stall_usec = gp->begun_usec + waited * 3;

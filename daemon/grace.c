@@ -192,6 +192,7 @@ static uint64_t grace_start(struct arena *a, uint64_t now)
     gp->active = true;
     gp->begun_usec = now;
     gp->stall_usec = 0;
+    gp->stall_killed = false;
     store_relaxed(&gp->n_stalls, 0); /* read for display */
     gp->threads_usec = now + 100000;
     return k;

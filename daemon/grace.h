@@ -79,6 +79,7 @@ struct gp {
     uint32_t n_stragglers, n_room;
     bool rescan;                     /* no memory to remember stragglers: look at all again */
     uint64_t begun_usec, check_usec; /* when it began; when to look again */
+    bool stall_killed;               /* stall-action = kill was carried out */
     uint64_t stall_usec, n_stalls;   /* when to report next; reports of this grace period */
     uint64_t threads_usec;           /* when to ask next whether the threads are still there */
     bool flooded;                    /* wake-from-gp = auto has fallen back to no */

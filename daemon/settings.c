@@ -50,6 +50,57 @@ int settings_load(const struct options *options, struct settings *ret, struct co
     return 0;
 }
 
+/* What arena-size-max will be: a value set at runtime stays, else what files and command line say. */
+static int size_max_ahead(const struct settings *settings, const struct options *options, uint64_t *ret)
+{
+    _cleanup_(config_deinit) struct config config = {};
+    _cleanup_(parameter_changes_deinit) struct parameter_changes changes = {};
+    _cleanup_(config_errors_deinit) struct config_errors errors = {};
+    struct settings ahead = {};
+    struct daemon_parameters parameters;
+    struct parameter_origin origin;
+    const struct parameter *parameter;
+    char text[PARAMETER_TEXT_BYTES];
+    int r = parameter_find("arena-size-max", &parameter, NULL);
+
+    if (r >= 0)
+        r = parameter_store_new(&ahead.store);
+    if (r >= 0)
+        r = sets_apply(ahead.store, options);
+    if (r >= 0)
+        r = config_load(options->config_file, options->config_is_named, &config, &errors);
+    if (r >= 0)
+        r = parameter_store_replace_file(ahead.store, config.parameters, &changes);
+    if (r >= 0) {
+        config.parameters = NULL; /* the store's now */
+        (void)parameter_store_format(settings->store, NULL, parameter, &origin, text);
+        parameters_effective_daemon(origin.source == PARAMETER_RUNTIME ? settings->store : ahead.store,
+                                    &parameters);
+        *ret = parameters.arena_size_max_bytes;
+    }
+    settings_deinit(&ahead);
+    return r;
+}
+
+/* An arena that could not be made is a mistake of the file that names it, told with the others. */
+static int sizes_check(const struct settings *settings, const struct options *options,
+                       const struct config_arenas *arenas, struct config_errors *errors)
+{
+    char size[FORMAT_BYTES], most[FORMAT_BYTES];
+    uint64_t max;
+    int r = size_max_ahead(settings, options, &max);
+
+    for (size_t i = 0; r >= 0 && i < arenas->n; i++) {
+        const struct config_arena *arena = &arenas->items[i];
+
+        if (arena->size_bytes > max)
+            config_errors_add(errors, arena->file ? arena->file : "--arena", arena->line,
+                              "size of arena %s: %s is more than arena-size-max = %s allows", arena->name,
+                              format_bytes(arena->size_bytes, size), format_bytes(max, most));
+    }
+    return r < 0 ? r : errors->n > 0 ? -EBADMSG : 0;
+}
+
 /*
  * The steps that can fail build something new beside what is in force; the exchange at the end cannot fail.
  */
@@ -62,6 +113,8 @@ int settings_reload(struct settings *settings, const struct options *options,
     r = config_load(options->config_file, options->config_is_named, &config, errors);
     if (r >= 0)
         r = arenas_merge(&config.arenas, &options->arenas);
+    if (r >= 0)
+        r = sizes_check(settings, options, &config.arenas, errors);
     if (r >= 0)
         r = parameter_store_replace_file(settings->store, config.parameters, ret_changes);
     if (r < 0)
