@@ -162,12 +162,27 @@ static int arena_find_or_make(struct connection *c, struct arena **ret, bool *re
     return 0;
 }
 
+/* One user must not be able to keep all others out. */
+static bool user_is_full(const struct connection *c)
+{
+    uid_t uid = c->identity.uid;
+
+    return uid != 0 && uid != geteuid() &&
+           connections_of_user(c->owner, uid, true) >=
+               manager_parameters(c->owner->manager)->clients_per_user_max;
+}
+
 static int check_clients_max(struct connection *c)
 {
     uint64_t max = manager_parameters(c->owner->manager)->clients_max;
 
     if (c->owner->n_clients >= max)
         connections_sweep_dead(c->owner);
+    if (user_is_full(c))
+        return reply_words(&c->reply, -EMFILE,
+                           "uid %u has as many clients as clients-per-user-max = %llu allows",
+                           (unsigned)c->identity.uid,
+                           (unsigned long long)manager_parameters(c->owner->manager)->clients_per_user_max);
     if (c->owner->n_clients >= max)
         return reply_words(&c->reply, -EMFILE,
                            "%u clients are attached, as many as clients-max = %llu allows; "

@@ -69,4 +69,7 @@ void connections_sweep_dead(struct connections *cs);
 void connection_unlink_and_free(struct connection *c);
 void connection_uncount(struct connection *c);
 
+/* Connections of one user: those that count as clients, or those that have yet to say what they want. */
+uint32_t connections_of_user(const struct connections *cs, uid_t uid, bool counted);
+
 #endif

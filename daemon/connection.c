@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "basic/cleanup.h"
 #include "basic/macro.h"
@@ -19,7 +20,8 @@
 #include "log.h"
 #include "manager.h"
 
-#define SPARE_CONNECTIONS 64u /* beyond clients-max: those who ask and are told no */
+#define SPARE_CONNECTIONS 128u /* beyond clients-max: those who ask and are told no .. */
+#define SPARE_OF_USER 32u      /* .. of which one user, root and our own excepted, may have so many */
 #define FDS_CAUGHT 64 /* descriptors that a peer sends although nobody asked: taken in order to be closed */
 
 static const struct timeval open_timeout = {.tv_sec = 5}; /* who connects says what he wants at once */
@@ -66,6 +68,15 @@ static void connection_link(struct connections *cs, struct connection *c)
     *(cs->last ? &cs->last->next : &cs->first) = c;
     cs->last = c;
     cs->n++;
+}
+
+uint32_t connections_of_user(const struct connections *cs, uid_t uid, bool counted)
+{
+    uint32_t n = 0;
+
+    for (const struct connection *c = cs->first; c; c = c->next)
+        n += c->identity.uid == uid && (counted ? c->counted : !c->client);
+    return n;
 }
 
 /* ---- Answers ---- */
@@ -369,6 +380,9 @@ static int connection_new(struct connections *cs, int fd)
     c->fd = fd;
     c->identity.pidfd = -EBADF;
     r = peer_identify(c);
+    if (r == 0 && c->identity.uid != 0 && c->identity.uid != geteuid() &&
+        connections_of_user(cs, c->identity.uid, false) >= SPARE_OF_USER)
+        r = -EMFILE; /* that many of his have yet to say what they want */
     if (r == 0 && setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
         r = -errno;
     if (r == 0) {

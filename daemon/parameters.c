@@ -106,6 +106,8 @@ static const struct parameter table[] = {
      .source = "", .doc = "How many bytes one user's arenas may have backed, all together."},
     {"clients-max", COUNT("clients", 1, 65536), DAEMON(clients_max), .default_text = "1024", .source = "",
      .doc = "How many clients may be attached, all arenas together."},
+    {"clients-per-user-max", COUNT("clients", 1, 65536), DAEMON(clients_per_user_max), .default_text = "512",
+     .source = "", .doc = "How many of them one user may have, root and the daemon's own user excepted."},
     {"lanes-max", COUNT("lanes a client", 1, 4096), DAEMON(lanes_max), .default_text = "256", .source = "",
      .doc = "How many lanes, one a thread, a client may have."},
     {"admin-group", GROUP, DAEMON(admin_group), .special = PARAMETER_MAY_BE_OFF, .default_text = "reclaimd",

@@ -18,7 +18,7 @@
 #define PARAMETER_AUTO (UINT64_MAX - 1)
 
 enum {
-    N_PARAMETERS = 29,
+    N_PARAMETERS = 30,
     PARAMETER_WORD_BYTES = 33, /* a group's name: 32 characters, as useradd allows, and the NUL */
     PARAMETER_TEXT_BYTES = 64, /* any value as a user writes it */
     PARAMETER_RANGE_BYTES = 64,
@@ -99,6 +99,7 @@ struct daemon_parameters {
     uint64_t arena_size_max_bytes;
     struct parameter_share user_bytes_max; /* of memory */
     uint64_t clients_max;
+    uint64_t clients_per_user_max;
     uint64_t lanes_max;
     char admin_group[PARAMETER_WORD_BYTES]; /* empty: off */
 };

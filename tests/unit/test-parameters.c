@@ -78,6 +78,7 @@ static void the_contract_is_kept(void **state)
         {"arena-size-max", "64G", "1M..2T", PARAMETER_SCOPE_DAEMON},
         {"user-bytes-max", "50%", "1%..100% or 1M..64T", PARAMETER_SCOPE_DAEMON},
         {"clients-max", "1024", "1..65536", PARAMETER_SCOPE_DAEMON},
+        {"clients-per-user-max", "512", "1..65536", PARAMETER_SCOPE_DAEMON},
         {"lanes-max", "256", "1..4096", PARAMETER_SCOPE_DAEMON},
         {"admin-group", "reclaimd", "a group's name or off", PARAMETER_SCOPE_DAEMON},
     };
@@ -384,6 +385,7 @@ static void effective_structs_follow_the_layers(void **state)
     assert_int_equal(of_a.flood_objects, 512);
     assert_string_equal(of_daemon.admin_group, "wheel");
     assert_int_equal(of_daemon.clients_max, 1024);
+    assert_int_equal(of_daemon.clients_per_user_max, 512);
 }
 
 static void several_change_together(void **state)
