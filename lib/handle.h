@@ -76,12 +76,12 @@ struct lane {
     struct reclaim_lane front; /* first: the inline functions use it */
     struct abi_lane *shared;
     const struct abi_domain *domain;
-    uint64_t n_granules; /* that may be deferred; as in front, but also where that says 0 because we fence */
-    uint32_t head;       /* ours of shared->head; the open record is the one before it */
-    uint32_t tail;       /* the ring's, when last looked at */
-    uint32_t queued;     /* objects in closed records since the daemon was last told of a flood */
-    uint64_t chain_link; /* ours of shared->chain_head; we never read what others could have written */
-    uint32_t chain_count;   /* ours of shared->chain_count */
+    uint64_t n_granules;  /* that may be deferred; as in front, but also where that says 0 because we fence */
+    uint32_t head;        /* ours of shared->head; the open record is the one before it */
+    uint32_t tail;        /* the ring's, when last looked at */
+    uint32_t queued;      /* objects in closed records since the daemon was last told of a flood */
+    uint64_t chain_link;  /* ours of shared->chain_head; we never read what others could have written */
+    uint32_t chain_count; /* ours of shared->chain_count */
     uint32_t overflow_head; /* where head was when the ring last was too full for a record of the chain's */
     int eventfd;
     uint32_t ticket_sequence; /* of the last ticket; at first of the former owner's last */

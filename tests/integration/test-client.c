@@ -387,7 +387,7 @@ static void test_cookies(void **state)
 
 struct reader {
     struct reclaim *r;
-    int step; /* 1: in a section; 2: may leave; 3: left */
+    int step; /* 1: in a section; 2: may leave; 3: may end */
 };
 
 /* Not sanitized: AddressSanitizer stumbles over its own marks on the stack of a thread that is cancelled. */
@@ -431,6 +431,58 @@ static void test_reader_delays_grace_period(void **state)
     assert_int_equal(reclaim_gp_poll(r, cookie), 1);
     pthread_join(thread, NULL);
     reclaim_close(r);
+}
+
+static void until_started(struct reclaim *r, uint64_t cookie)
+{
+    struct reclaim_stats stats = {.size = sizeof(stats)};
+
+    for (int i = 0; i < 6000 && stats.gp_started < cookie; i++, sleep_ms(10))
+        assert_int_equal(reclaim_stats(r, &stats), 0);
+    assert_true(stats.gp_started >= cookie);
+}
+
+/* Outlives its section: the end of a thread with a lane brings a grace period of its own. */
+static void *read_and_stay(void *arg)
+{
+    struct reader *reader = arg;
+
+    (void)read_until_told(reader);
+    until_step(reader, 3);
+    return NULL;
+}
+
+/* Two cookies are asked for, one is waited for in vain: both grace periods come by themselves later. */
+static void check_two_cookies(bool newer_is_waited_for)
+{
+    const struct timespec little = {.tv_nsec = 20000000};
+    struct reclaim_lane *l;
+    struct reclaim *r = create_with_lane(MIB, &l);
+    struct reader reader = {.r = r};
+    uint64_t cookies[2];
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, read_and_stay, &reader);
+    until_step(&reader, 1);
+    assert_int_equal(reclaim_gp_start(l, &cookies[0]), 0);
+    until_started(r, cookies[0]); /* and held up by the reader, so that the next one is another */
+    assert_int_equal(reclaim_gp_start(l, &cookies[1]), 0);
+    assert_true(cookies[1] > cookies[0]);
+    assert_int_equal(reclaim_gp_wait(l, cookies[newer_is_waited_for], &little), -ETIMEDOUT);
+    __atomic_store_n(&reader.step, 2, __ATOMIC_RELEASE);
+    for (int i = 0; i < 6000 && reclaim_gp_poll(r, cookies[1]) == 0; i++)
+        sleep_ms(10);
+    assert_int_equal(reclaim_gp_poll(r, cookies[1]), 1);
+    assert_int_equal(reclaim_gp_poll(r, cookies[0]), 1);
+    __atomic_store_n(&reader.step, 3, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    reclaim_close(r);
+}
+
+static void test_two_cookies(void **state)
+{
+    check_two_cookies(false);
+    check_two_cookies(true);
 }
 
 static void test_cancelled_reader_is_over(void **state)
@@ -659,6 +711,7 @@ int main(void)
         TEST(free_unpublished),
         TEST(cookies),
         TEST(reader_delays_grace_period),
+        TEST(two_cookies),
         TEST(cancelled_reader_is_over),
         TEST(dead_thread_is_over),
         TEST(killed_processes),

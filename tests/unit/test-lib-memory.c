@@ -517,7 +517,8 @@ static void test_tickets_of_the_former_owner(void **state)
     assert_int_equal(reclaim_lane_get(x->r, &x->l), 0);
     assert_ptr_equal(fake_lane(x->f, 0), x->shared);
     assert_int_equal(x->shared->phase, 2);
-    assert_int_equal(x->shared->ticket, 2ull << 32 | ABI_TICKET_SYNCHRONIZE); /* still there to be looked at */
+    assert_int_equal(x->shared->ticket,
+                     2ull << 32 | ABI_TICKET_SYNCHRONIZE); /* still there to be looked at */
     store_release(&x->shared->ticket_done, 1u);
     assert_int_equal(reclaim_barrier(x->l, &little), -ETIMEDOUT);
     assert_int_equal(x->shared->ticket, 3ull << 32 | ABI_TICKET_BARRIER);
