@@ -251,6 +251,7 @@ static const struct member status_members[] = {
     {"wakeups", MEMBER_U64, offsetof(struct control_status, n_wakeups)},
     {"residentBytes", MEMBER_U64, offsetof(struct control_status, rss_bytes)},
     {"membarriers", MEMBER_U64, offsetof(struct control_status, n_membarriers)},
+    {"configFile", MEMBER_TEXT, offsetof(struct control_status, config_file)},
 };
 
 /* With the sum over the arenas, which the caller of this made for the eyes of its own caller. */

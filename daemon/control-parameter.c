@@ -103,8 +103,12 @@ static void fail_unknown_name(struct varlink_call *call, struct json_object *row
     nearest_rows = rows;
     near = text_nearest(name, nearest_get);
     nearest_rows = NULL;
-    control_fail_with(call, -ENOKEY, "unknown parameter '%s'; %s%s", text_quote(name).text,
-                      near ? "did you mean " : "list-parameters shows all of them", near ?: "");
+    if (near)
+        control_fail_with(call, -ENOKEY, "unknown parameter '%s'; did you mean %s?", text_quote(name).text,
+                          near);
+    else
+        control_fail_with(call, -ENOKEY, "unknown parameter '%s'; list-parameters shows all of them",
+                          text_quote(name).text);
 }
 
 /*
@@ -143,22 +147,40 @@ void control_list_parameters(struct varlink_call *call, const void *parameters, 
 struct changes {
     struct json_object *changed;
     struct json_object *kept;
+    struct json_object *origins; /* by name, from before the change; empty: nobody is told of them */
 };
 
 /* Sorts into the two lists. */
 static int visit_change(void *data, const struct control_change *change)
 {
     struct changes *c = data;
+    struct json_object *o = control_json_change(change), *origin;
 
-    return json_object_array_add(change->kept ? c->kept : c->changed, control_json_change(change)) < 0
-               ? -ENOMEM
-               : 0;
+    if (o && json_object_object_get_ex(c->origins, change->name, &origin))
+        (void)json_object_object_add(o, "oldOrigin", json_object_get(origin));
+    return json_object_array_add(change->kept ? c->kept : c->changed, o) < 0 ? -ENOMEM : 0;
 }
 
 /* Without memory the lists are NULL, and the first visit fails for it. */
 static struct changes changes_new(void)
 {
-    return (struct changes){json_object_new_array(), json_object_new_array()};
+    return (struct changes){json_object_new_array(), json_object_new_array(), json_object_new_object()};
+}
+
+/* For note_origins(). */
+static int visit_origin(void *data, const struct control_parameter_info *info)
+{
+    return json_object_object_add(data, info->name, json_object_new_string(info->origin)) < 0 ? -ENOMEM : 0;
+}
+
+/*
+ * Where the values come from now: a value that stays the same may still come from elsewhere afterwards. An
+ * arena that is not there is the operation's to complain of.
+ */
+static void note_origins(struct control *c, const char *arena, struct changes *changes)
+{
+    if (changes->origins)
+        (void)c->ops->parameters(c->userdata, arena, visit_origin, changes->origins);
 }
 
 /* Answers the call: with the changes, or with the error. */
@@ -177,6 +199,7 @@ static void changes_finish(struct changes *changes, struct varlink_call *call, i
     }
     (void)json_object_put(changes->changed);
     (void)json_object_put(changes->kept);
+    (void)json_object_put(changes->origins);
 }
 
 /* {name: value, ...}, all of them strings; answers the call if it is anything else. */
@@ -221,6 +244,7 @@ void control_set_parameters(struct varlink_call *call, const void *parameters, v
     if (assignments_decode(call, p->values, &assignments, &n) < 0 || check_tune(c, call, p->arena) < 0)
         return;
     changes = changes_new();
+    note_origins(c, p->arena, &changes);
     r = c->ops->set(c->userdata, p->arena, assignments, n, p->dry_run, visit_change, &changes, &why);
     changes_finish(&changes, call, r, false, &why);
 }
@@ -239,6 +263,7 @@ void control_reset_parameters(struct varlink_call *call, const void *parameters,
     if (names_decode(call, p->names, &names, &n) < 0 || check_tune(c, call, p->arena) < 0)
         return;
     changes = changes_new();
+    note_origins(c, p->arena, &changes);
     r = c->ops->reset(c->userdata, p->arena, names, n, p->dry_run, visit_change, &changes, &why);
     changes_finish(&changes, call, r, false, &why);
 }

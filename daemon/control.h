@@ -137,6 +137,7 @@ struct control_status {
     uint64_t n_wakeups;         /* voluntary context switches of all threads of the daemon */
     uint64_t rss_bytes;
     uint64_t n_membarriers; /* calls of membarrier(2), each for all arenas that need one then */
+    const char *config_file; /* an absolute path; FILE.d/ beside it holds the drop-ins */
 };
 
 /* A parameter as everybody sees it: all of it text, in the form that a user writes. */

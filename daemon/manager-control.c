@@ -2,6 +2,7 @@
 /* What control shows and does: its operations on the manager. Main thread. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,18 @@ static gid_t op_admin_gid(void *userdata)
 
 /* ---- Status ---- */
 
+/* As others can find it, whatever their own directory is; the daemon never leaves its own. */
+static const char *config_path(const char *file)
+{
+    static char path[PATH_MAX]; /* the main thread's, until it asks again */
+    char directory[PATH_MAX];
+
+    if (*file == '/' || !getcwd(directory, sizeof(directory)) ||
+        (size_t)snprintf(path, sizeof(path), "%s/%s", directory, file) >= sizeof(path))
+        return file;
+    return path;
+}
+
 static int op_status(void *userdata, struct control_status *ret)
 {
     struct manager *m = userdata;
@@ -59,6 +72,7 @@ static int op_status(void *userdata, struct control_status *ret)
         .n_wakeups = f.voluntary_switches,
         .rss_bytes = f.rss_bytes,
         .n_membarriers = grace_n_membarriers(),
+        .config_file = config_path(m->options->config_file),
     };
     ret->callbacks_waiting = load_relaxed(&m->callbacks->n_queued) - ret->n_callbacks;
     return 0;
@@ -388,8 +402,8 @@ static int op_arena_remove(void *userdata, const char *arena, bool force, struct
         return -ENOENT;
     n = load_relaxed(&a->n_clients); /* main adds; a worker's late removal is harmless */
     if (n > 0 && !force)
-        return error_line_set(
-            why, -EBUSY, "arena %s has %u clients; list-clients shows them, --force cuts them off", arena, n);
+        return error_line_set(why, -EBUSY, "arena %s has %u %s; --force cuts %s off, list-clients shows who",
+                              arena, n, n == 1 ? "client" : "clients", n == 1 ? "it" : "them");
     manager_arena_remove(m, a);
     return 0;
 }

@@ -44,6 +44,7 @@ struct fake {
     size_t n_tasks;
     const char *complaint; /* what audit finds in "routes" */
     size_t n_extra_clients;
+    const char *config_file;
     uint64_t synchronizes; /* a figure that moves with each look */
 };
 
@@ -56,6 +57,8 @@ static inline gid_t fake_admin_gid(void *userdata)
 
 static inline int fake_status(void *userdata, struct control_status *ret)
 {
+    struct fake *fake = userdata;
+
     *ret = (struct control_status){
         .version = "1.2.3",
         .state = "running",
@@ -69,6 +72,7 @@ static inline int fake_status(void *userdata, struct control_status *ret)
         .n_wakeups = 12,
         .rss_bytes = 3 << 20,
         .n_membarriers = 21,
+        .config_file = fake->config_file,
     };
     return 0;
 }
@@ -362,5 +366,5 @@ static const struct control_ops fake_ops = {
 
 static inline void fake_init(struct fake *fake)
 {
-    *fake = (struct fake){.values = {"1s", "no", "10"}};
+    *fake = (struct fake){.values = {"1s", "no", "10"}, .config_file = "/etc/reclaimd/reclaimd.conf"};
 }

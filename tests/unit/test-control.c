@@ -183,6 +183,7 @@ static void status_sums_what_the_caller_may_see(void **state)
     assert_int_equal(number_at(o, "parameters/status/figures/drains/interval"), 5);
     assert_int_equal(number_at(o, "parameters/status/figures/oldestPendingUSec"), 2500); /* not a sum */
     assert_int_equal(number_at(o, "parameters/status/membarriers"), 21);
+    assert_string_equal(text_at(o, "parameters/status/configFile"), "/etc/reclaimd/reclaimd.conf");
     (void)json_object_put(o);
 
     o = ask(f, &owner, "{\"method\":\"" I "GetStatus\"}");
@@ -339,13 +340,14 @@ static void set_says_what_changed(void **state)
 
     expect_reply(
         f, &root, SET("\"drain-interval\":\"250ms\",\"wake-from-gp\":\"yes\""),
-        "{\"parameters\":{\"changes\":[{\"name\":\"drain-interval\",\"old\":\"1s\",\"new\":\"250ms\"},"
-        "{\"name\":\"wake-from-gp\",\"old\":\"no\",\"new\":\"yes\"}]}}");
+        "{\"parameters\":{\"changes\":[{\"name\":\"drain-interval\",\"old\":\"1s\",\"new\":\"250ms\","
+        "\"oldOrigin\":\"built-in\"},{\"name\":\"wake-from-gp\",\"old\":\"no\",\"new\":\"yes\","
+        "\"oldOrigin\":\"built-in\"}]}}");
     assert_string_equal(f->fake.values[0], "250ms");
     expect_reply(
         f, &owner, SET_IN("routes", "\"drain-interval\":\"9ms\""),
         "{\"parameters\":{\"changes\":[{\"name\":\"drain-interval\",\"old\":\"250ms\",\"new\":\"9ms\","
-        "\"arena\":\"routes\"}]}}");
+        "\"arena\":\"routes\",\"oldOrigin\":\"runtime\"}]}}");
 }
 
 static void dry_run_changes_nothing(void **state)
@@ -356,7 +358,8 @@ static void dry_run_changes_nothing(void **state)
         f, &root,
         "{\"method\":\"" I "SetParameters\",\"parameters\":{\"dryRun\":true,\"values\":{"
         "\"wake-from-gp\":\"yes\"}}}",
-        "{\"parameters\":{\"changes\":[{\"name\":\"wake-from-gp\",\"old\":\"no\",\"new\":\"yes\"}]}}");
+        "{\"parameters\":{\"changes\":[{\"name\":\"wake-from-gp\",\"old\":\"no\",\"new\":\"yes\","
+        "\"oldOrigin\":\"built-in\"}]}}");
     assert_string_equal(f->fake.values[1], "no");
     assert_int_equal(f->fake.n_sets, 0);
 }
@@ -389,7 +392,8 @@ static void reset_goes_back(void **state)
     (void)snprintf(f->fake.values[1], sizeof(f->fake.values[1]), "yes");
     expect_reply(
         f, &root, "{\"method\":\"" I "ResetParameters\",\"parameters\":{\"names\":[\"drain-interval\"]}}",
-        "{\"parameters\":{\"changes\":[{\"name\":\"drain-interval\",\"old\":\"7s\",\"new\":\"1s\"}]}}");
+        "{\"parameters\":{\"changes\":[{\"name\":\"drain-interval\",\"old\":\"7s\",\"new\":\"1s\","
+        "\"oldOrigin\":\"runtime\"}]}}");
     assert_string_equal(f->fake.values[1], "yes");
     (void)json_object_put(ask(f, &root, "{\"method\":\"" I "ResetParameters\"}"));
     assert_string_equal(f->fake.values[1], "no");
