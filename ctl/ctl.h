@@ -123,28 +123,6 @@ char *ctl_group(uint64_t gid, char ret[static FORMAT_BYTES]);
 /* "1 object", "2 objects" */
 char *ctl_count(uint64_t n, const char *one, const char *many, char ret[static FORMAT_BYTES]);
 
-/* The drop-in that --persist writes (persist.c) */
-struct persist;
-
-/*
- * Reads the drop-in and writes its next version beside it, with these keys of [reclaimd] (arena NULL) or of
- * an arena's section set, or removed where the value is NULL; all others stay as they are. Nothing has
- * changed for anybody until persist_commit().
- */
-struct persist_key {
-    const char *name, *value;
-};
-
-int persist_prepare(const char *arena, const struct persist_key *keys, size_t n, struct persist **ret);
-
-/* The next version takes its place, whole. The path, for words. */
-int persist_commit(struct persist *p);
-const char *persist_path(const struct persist *p);
-
-/* Forgets what was not committed. */
-struct persist *persist_free(struct persist *p);
-void persist_freep(struct persist **p);
-
 /* Verbs, by file */
 int verb_status(struct ctl *ctl, int argc, char **argv);
 int verb_list_arenas(struct ctl *ctl, int argc, char **argv);

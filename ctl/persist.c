@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The drop-in reclaimd.conf.d/50-reclaimctl.conf, which --persist writes: read whole, changed in memory,
+ * The drop-in 50-reclaimctl.conf, which --persist writes: read whole, changed in memory,
  * written beside its place and renamed over it, so that the daemon never reads half of one. Lines that are
  * not ours to change stay as they are, comments too.
  */
@@ -15,10 +15,7 @@
 #include "basic/cleanup.h"
 #include "basic/text.h"
 #include "ctl.h"
-
-static const char default_directory[] = "/etc/reclaimd";
-static const char drop_ins[] = "reclaimd.conf.d";
-static const char file_name[] = "50-reclaimctl.conf";
+#include "persist.h"
 
 static const char head[] = "# Written by reclaimctl --persist, which keeps other lines as they are.\n";
 
@@ -87,7 +84,10 @@ static void lines_remove(struct persist *p, size_t at)
     p->n_lines--;
 }
 
-/* No file yet is an empty one. A last line without newline gets one when it is written back. */
+/*
+ * No file yet is an empty one. A last line without newline gets one when it is written back. -EBADMSG: there
+ * are NUL bytes in it, so it is none of ours.
+ */
 static int persist_read(struct persist *p)
 {
     _cleanup_fclose_ FILE *f = fopen(p->path, "re");
@@ -99,7 +99,9 @@ static int persist_read(struct persist *p)
         return errno == ENOENT ? 0 : -errno;
     while ((n = getline(&line, &size, f)) >= 0) {
         if (n > 0 && line[n - 1] == '\n')
-            line[n - 1] = '\0';
+            line[--n] = '\0';
+        if (strlen(line) != (size_t)n)
+            return -EBADMSG;
         if (lines_insert(p, p->n_lines, strdup(line)) < 0)
             return -ENOMEM;
     }
@@ -124,12 +126,15 @@ static void section_of(const char *line, char *ret, size_t size)
     (void)snprintf(ret, size, "%s%s%s", text, *name ? " " : "", name);
 }
 
-/* The daemon knows keys in the first column only, and both kinds of blanks before the sign. */
+/* The daemon knows keys in the first column only, both kinds of blanks before the sign, and both signs. */
 static bool line_has_key(const char *line, const char *name)
 {
     size_t n = strlen(name);
 
-    return strncmp(line, name, n) == 0 && line[n + strspn(line + n, " \t")] == '=';
+    if (strncmp(line, name, n) != 0)
+        return false;
+    line += n + strspn(line + n, " \t");
+    return *line == '=' || *line == ':';
 }
 
 /* The lines of one section: all that stand between its heads and the next ones, if it stands there twice too.
@@ -226,27 +231,6 @@ static int change_keys(struct persist *p, const char *section, const struct pers
 }
 
 /*
- * The directory of drop-ins is made when it is not there; the configuration directory itself is not, as a
- * misspelt one should not come into being.
- */
-static int find_path(struct persist *p)
-{
-    const char *directory = getenv("RECLAIMD_CONFIG_DIRECTORY");
-    int n;
-
-    if (!directory || !*directory)
-        directory = default_directory;
-    n = snprintf(p->path, sizeof(p->path), "%s/%s", directory, drop_ins);
-    if (n < 0 || (size_t)n + sizeof(file_name) + 1 > sizeof(p->path))
-        return ctl_fail("--persist: the configuration directory's path is too long");
-    if (mkdir(p->path, 0755) < 0 && errno != EEXIST)
-        return persist_fail(p, "make", errno);
-    (void)snprintf(p->path + n, sizeof(p->path) - (size_t)n, "/%s", file_name);
-    (void)snprintf(p->temporary, sizeof(p->temporary), "%s.XXXXXX", p->path);
-    return CTL_DONE;
-}
-
-/*
  * Readable for the daemon's user, who is not the one who writes, and on the disk before it can take the
  * old one's place.
  */
@@ -291,27 +275,40 @@ static int check_keys(const struct persist_key *keys, size_t n)
     return CTL_DONE;
 }
 
+/* Reads, changes, checks. Nothing is written yet, and no directory made. */
+static int persist_change(struct persist *p, const char *arena, const struct persist_key *keys, size_t n)
+{
+    char section[ARENA_NAME_BYTES + 16] = "reclaimd";
+    int r = persist_read(p);
+
+    if (r < 0)
+        return persist_fail(p, "read", -r);
+    if (arena)
+        (void)snprintf(section, sizeof(section), "arena %s", arena);
+    if (change_keys(p, section, keys, n) < 0)
+        return ctl_fail("out of memory");
+    return persist_check_lines(p->path, p->lines, p->n_lines);
+}
+
 /* Everything that can fail but the last step is done here. */
-int persist_prepare(const char *arena, const struct persist_key *keys, size_t n, struct persist **ret)
+int persist_prepare(const char *config_file, const char *arena, const struct persist_key *keys, size_t n,
+                    struct persist **ret)
 {
     _cleanup_(persist_freep) struct persist *p = calloc(1, sizeof(*p));
-    char section[ARENA_NAME_BYTES + 16] = "reclaimd";
     int r;
 
     if (!p)
         return ctl_fail("out of memory");
     if (arena && !arena_name_is_valid(arena))
         return ctl_usage("--arena: '%s' is no arena's name", text_quote(arena).text);
-    if (arena)
-        (void)snprintf(section, sizeof(section), "arena %s", arena);
-    if ((r = check_keys(keys, n)) != CTL_DONE || (r = find_path(p)) != CTL_DONE)
+    if ((r = check_keys(keys, n)) != CTL_DONE || (r = persist_place_find(config_file, p->path)) != CTL_DONE ||
+        (r = persist_change(p, arena, keys, n)) != CTL_DONE)
         return r;
-    r = persist_read(p);
+    r = persist_place_make(p->path);
     if (r < 0)
-        return persist_fail(p, "read", -r);
-    r = change_keys(p, section, keys, n);
-    if (r >= 0)
-        r = persist_write(p);
+        return persist_fail(p, "make the directory of", -r);
+    (void)snprintf(p->temporary, sizeof(p->temporary), "%s.XXXXXX", p->path);
+    r = persist_write(p);
     if (r < 0)
         return persist_fail(p, "write", -r);
     *ret = steal_pointer(p);

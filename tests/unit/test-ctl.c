@@ -117,17 +117,20 @@ static int setup_alone(void **state)
     strcpy(directory, "/tmp/test-ctl.XXXXXX");
     assert_non_null(mkdtemp(directory));
     (void)setenv("RECLAIMD_RUNTIME_DIRECTORY", directory, 1);
-    (void)setenv("RECLAIMD_CONFIG_DIRECTORY", path_of("etc"), 1);
+    (void)unsetenv("RECLAIMD_CONFIG_DIRECTORY");
     (void)setenv("TZ", "UTC", 1);
-    return mkdir(path_of("etc"), 0755);
+    return 0;
 }
 
 static int setup(void **state)
 {
+    char config_file[128];
     struct fake fake;
 
     assert_int_equal(setup_alone(state), 0);
     fake_init(&fake);
+    (void)snprintf(config_file, sizeof(config_file), "%s", path_of("etc/reclaimd.conf"));
+    fake.config_file = config_file; /* the daemon's process has its own copy */
     daemon_start(&fake);
     return 0;
 }
@@ -532,7 +535,7 @@ static void parameters_are_listed(void **state)
                "callback-limit  10     10       daemon  built-in  1..10000       Entries a pass.\n");
     expect_out("get callback-limit drain-interval --no-legend",
                "callback-limit  10  built-in\ndrain-interval  1s  built-in\n");
-    expect_failure("get drain-intervall", 1, "did you mean drain-interval");
+    expect_failure("get drain-intervall", 1, "did you mean drain-interval?");
 }
 
 static void set_prints_from_what_to_what(void **state)
@@ -540,6 +543,9 @@ static void set_prints_from_what_to_what(void **state)
     expect_out("set drain-interval=250ms", "drain-interval: 1s -> 250ms\n");
     expect_out("set drain-interval=250ms wake-from-gp=yes",
                "drain-interval: 250ms, unchanged\nwake-from-gp: no -> yes\n");
+    expect_out("set callback-limit=10", "callback-limit: 10, unchanged, now set at runtime\n");
+    expect_out("set --dry-run callback-limit=10",
+               "callback-limit: 10, unchanged, would be set at runtime (dry run)\n");
     expect_out("set --dry-run wake-from-gp=auto", "wake-from-gp: yes -> auto (dry run)\n");
     expect_out("set --arena routes drain-interval=1s", "drain-interval of routes: 250ms -> 1s\n");
     expect_out("get wake-from-gp --no-legend", "wake-from-gp  yes  runtime\n");
@@ -577,21 +583,94 @@ static void persist_keeps_other_lines(void **state)
     assert_int_equal(directory_count(path_of("etc/reclaimd.conf.d")), 1);
 }
 
+/* What the daemon would not read is told before anything is changed, by its place. */
+static void persist_refuses_what_the_daemon_would(void **state)
+{
+    static const char *const cases[][2] = {
+        {"[reclaimd]\nno sign here\n", ":2: this is neither [section] nor NAME = VALUE"},
+        {"[reclaimd]\n  wake-from-gp = no\n", ":2: this line begins with blanks"},
+        {"# why\nwake-from-gp = no\n[reclaimd]\n", ":2: this stands before any section"},
+        {"[arena]\n", ":1: this is no section"},
+        {"[reclaimd\n", ":1: this is no section"},
+        {"[arena a/b]\nsize = 1M\n", ":1: this is no section"},
+        {"[reclaimd] wake-from-gp = no\n", ":1: this is no section"},
+    };
+    char file[128];
+
+    assert_int_equal(run("set --persist wake-from-gp=auto"), 0);
+    (void)snprintf(file, sizeof(file), "%s", path_of("etc/reclaimd.conf.d/50-reclaimctl.conf"));
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        file_write(file, cases[i][0]);
+        expect_failure("set --persist drain-interval=3s", 1, cases[i][1]);
+        expect_failure("reset --persist drain-interval", 1, cases[i][1]);
+        assert_string_equal(file_read(file), cases[i][0]);
+    }
+    expect_out("get drain-interval --no-legend", "drain-interval  1s  built-in\n");
+    file_write(file, "[arena\tx] ; whose\n\n   # indented\n[ reclaimd ]\ndrain-interval : 9s\n");
+    assert_int_equal(run("set --persist drain-interval=3s"), 0);
+    assert_string_equal(file_read(file),
+                        HEAD "[arena\tx] ; whose\n\n   # indented\n[ reclaimd ]\ndrain-interval = 3s\n");
+}
+
+static void persist_follows_the_daemon(void **state)
+{
+    char said[512];
+    struct stat st;
+
+    (void)setenv("RECLAIMD_CONFIG_DIRECTORY", path_of("far/off"), 1);
+    expect_failure("set --persist wake-from-gp=yes", 1, "--persist: cannot make the directory of ");
+    (void)setenv("RECLAIMD_CONFIG_DIRECTORY", path_of("other"), 1);
+    assert_int_equal(run("set --persist wake-from-gp=yes"), 0);
+    (void)snprintf(said, sizeof(said), "wake-from-gp: no -> yes\nwritten to %s\n",
+                   path_of("other/reclaimd.conf.d/50-reclaimctl.conf"));
+    (void)snprintf(said + strlen(said), sizeof(said) - strlen(said),
+                   "note: RECLAIMD_CONFIG_DIRECTORY is set; the daemon itself reads %s\n",
+                   path_of("etc/reclaimd.conf.d"));
+    assert_string_equal(out, said);
+    assert_int_equal(access(path_of("etc"), F_OK), -1);
+    (void)setenv("RECLAIMD_CONFIG_DIRECTORY", path_of("etc"), 1);
+    assert_int_equal(run("set --persist wake-from-gp=no"), 0);
+    assert_null(strstr(out, "note:"));
+    assert_int_equal(stat(path_of("etc/reclaimd.conf.d"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0755);
+}
+
+static void persist_needs_a_place_beside_a_file(void **state)
+{
+    struct fake fake;
+
+    fake_init(&fake);
+    fake.config_file = "/dev/null";
+    daemon_start(&fake);
+    expect_failure("set --persist wake-from-gp=yes", 1, "the daemon reads /dev/null, which is no file");
+    expect_out("get wake-from-gp --no-legend", "wake-from-gp  no  built-in\n");
+}
+
+/* The file is changed first: when the daemon cannot follow, what holds now is told. */
+static void persist_reset_tells_what_holds(void **state)
+{
+    assert_int_equal(run("set --persist drain-interval=3s"), 0);
+    assert_int_equal(run("reload"), 0);
+    assert_int_equal(run("reset --persist drain-interval"), 1);
+    assert_non_null(strstr(err, "reclaimd.conf:3: unknown key 'drain'\n"));
+    assert_non_null(strstr(err, "drain-interval: the drop-in no longer has it; the daemon keeps 3s\n"));
+}
+
 static void persist_is_all_or_nothing(void **state)
 {
     const char *file;
 
     expect_failure("set --persist drain-interval=5us", 1, "below 1ms");
-    assert_int_equal(directory_count(path_of("etc/reclaimd.conf.d")), 0);
+    expect_failure("reset --persist nonsense", 1, "unknown parameter");
     assert_int_equal(run("set --persist --dry-run drain-interval=7s"), 0);
-    assert_int_equal(directory_count(path_of("etc/reclaimd.conf.d")), 0);
+    assert_int_equal(access(path_of("etc"), F_OK), -1); /* refused, so not even the folders were made */
     expect_failure("set --persist drain-interval=5#1", 2, "cannot stand in a configuration file");
-    expect_failure("set --persist --arena a/b drain-interval=5s", 2, "'a/b' is no arena's name");
+    expect_failure("set --persist --arena a/b drain-interval=5s", 1, "no arena 'a/b'");
 
-    file = path_of("etc/file");
+    file = path_of("file");
     file_write(file, "");
     (void)setenv("RECLAIMD_CONFIG_DIRECTORY", file, 1);
-    expect_failure("set --persist wake-from-gp=yes", 1, "--persist: cannot make ");
+    expect_failure("set --persist wake-from-gp=yes", 1, "--persist: cannot read ");
     expect_out("get wake-from-gp --no-legend", "wake-from-gp  no  built-in\n");
 }
 
@@ -661,8 +740,10 @@ static void monitor_prints_lines(void **state)
 }
 
 #define EVENTS                                                                                               \
-    "{\"monotonicUSec\":1234000050,\"event\":\"gp_end\",\"arena\":\"routes\",\"number\":7,\"durationUSec\":1500},"     \
-    "{\"monotonicUSec\":1234000062,\"event\":\"bulk_free\",\"arena\":\"routes\",\"objects\":3,\"bytes\":4096},"        \
+    "{\"monotonicUSec\":1234000050,\"event\":\"gp_end\",\"arena\":\"routes\",\"number\":7,\"durationUSec\":" \
+    "1500},"                                                                                                 \
+    "{\"monotonicUSec\":1234000062,\"event\":\"bulk_free\",\"arena\":\"routes\",\"objects\":3,\"bytes\":"    \
+    "4096},"                                                                                                 \
     "{\"monotonicUSec\":1234100000,\"event\":\"unheard_of\",\"arena\":\"tables\",\"what\":\"ever\"}"
 
 /* Everything that the daemon tells, an event that this reclaimctl does not know too, and then its end. */
@@ -738,6 +819,10 @@ int main(void)
         CTL_TEST(set_prints_from_what_to_what),
         CTL_TEST(persist_keeps_other_lines),
         CTL_TEST(persist_is_all_or_nothing),
+        CTL_TEST(persist_refuses_what_the_daemon_would),
+        CTL_TEST(persist_follows_the_daemon),
+        CTL_TEST_ALONE(persist_needs_a_place_beside_a_file),
+        CTL_TEST(persist_reset_tells_what_holds),
         CTL_TEST(arenas_are_made_and_removed),
         CTL_TEST(work_says_how_long_and_how_much),
         CTL_TEST_ALONE(audit_fails_with_a_list),
