@@ -126,7 +126,7 @@ struct abi_domain {
 
 /* ---- Channel: one client and the daemon ---- */
 
-#define ABI_RING_RECORDS 2048u   /* a lane's ring; a power of two */
+#define ABI_RING_RECORDS 4096u   /* a lane's ring: what a daemon that naps 50 us finds half full; a power of two */
 #define ABI_MAGAZINE_WORDS 1024u /* a lane's magazine of one class; a power of two */
 
 /* One thread's reader slot, alone on its line. Client: read_lock/unlock; the daemon clears it once the owner

@@ -5,7 +5,7 @@
 enum {
     EXTENT_BYTES = 8192,
     SPAN_BYTES = 256,
-    MANY_OBJECTS = 12000,
+    MANY_OBJECTS = 24000, /* more than a ring and the limit below hold together */
     WAITERS = 12, /* a group of them */
 };
 
