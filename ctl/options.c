@@ -70,8 +70,8 @@ static const char *const options_help[] = {
     "--kill                     evict: end the process",
     "--size SIZE                create-arena: 64M, 2G",
     "--owner USER, --group GROUP, --mode MODE, --transient",
-    "                           create-arena: whose it is, who else may use it (0660),",
-    "                           whether it goes with its last client",
+    "                           create-arena: whose it is, who may use it (0660);",
+    "                           transient ones go with their last client",
     "--interval TIME            monitor: 1s unless said",
     "--count N                  monitor: so many lines, then end",
     "--events LIST              trace: only these, as gp_start,gp_end",
@@ -126,7 +126,7 @@ static void print_help(const struct ctl_verb *verbs)
         "Look at reclaimd, tune it and make it work, while it runs.\n\nVerbs (without ARENA: all of them)\n");
     for (const struct ctl_verb *v = verbs; v->name; v++) {
         (void)snprintf(call, sizeof(call), "%s %s", v->name, v->arguments);
-        (void)printf("  %-26s %s\n", call, v->help);
+        (void)printf("  %-29s %s\n", call, v->help);
     }
     (void)printf("\nOptions\n");
     for (size_t i = 0; options_help[i]; i++)
@@ -338,6 +338,12 @@ static int run_verb(struct ctl *ctl, const struct ctl_verb *v, int argc, char **
     return status;
 }
 
+/* `help` is no verb of the table: it needs no daemon, and the completion need not know it. */
+static bool asks_for_help(const struct line *line, char *const *words)
+{
+    return line->help || (words[0] && strcmp(words[0], "help") == 0);
+}
+
 /* Help and version answer before anything else is looked at, wherever they stand on the line. */
 int ctl_main(int argc, char **argv, const struct ctl_verb *verbs)
 {
@@ -348,11 +354,12 @@ int ctl_main(int argc, char **argv, const struct ctl_verb *verbs)
 
     if (status != CTL_DONE)
         return status;
-    if (line.help || line.version) {
-        if (line.help)
-            print_help(verbs);
-        else
-            (void)printf("reclaimctl %s\n", RECLAIMD_VERSION);
+    if (asks_for_help(&line, argv + optind)) {
+        print_help(verbs);
+        return CTL_DONE;
+    }
+    if (line.version) {
+        (void)printf("reclaimctl %s\n", RECLAIMD_VERSION);
         return CTL_DONE;
     }
     if (optind == argc)

@@ -90,15 +90,18 @@ static int add_mode(struct ctl *ctl, struct json_object *o)
     return CTL_DONE;
 }
 
-/* Calls a method that answers with nothing; takes the parameters. */
+/* Calls a method that answers with nothing, which is "{}" for machines; takes the parameters. */
 static int call_plain(struct ctl *ctl, const char *method, struct json_object *parameters)
 {
     struct json_object *reply;
     int status = ctl_call(ctl, method, parameters, &reply);
 
-    if (status == CTL_DONE)
-        (void)json_object_put(reply);
-    return status;
+    if (status != CTL_DONE)
+        return status;
+    if (ctl->json != CTL_JSON_OFF)
+        (void)fputs("{}\n", ctl->out); /* json-c would spread it over two lines when pretty */
+    (void)json_object_put(reply);
+    return CTL_DONE;
 }
 
 /*

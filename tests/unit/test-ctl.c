@@ -327,6 +327,7 @@ static void wrong_command_lines_exit_with_two(void **state)
         {"set drain-interval", "drain-interval"},
         {"set a=1 b=2 a=3", "a is there twice"},
         {"create-arena x", "needs --size"},
+        {"create-arena", "usage: reclaimctl create-arena NAME --size SIZE"},
         {"create-arena x --size 5x", "5x"},
         {"create-arena x --size 1M --mode 0999", "write it like 0600"},
         {"create-arena x --size 1M --mode 1777", "write it like 0600"},
@@ -485,11 +486,57 @@ static void help_and_versions(void **state)
 
     expect_parts("--help", verbs);
     expect_parts("show --help", verbs);
+    expect_parts("help", verbs);
+    for (const char *at = out; *at; at = strchr(at, '\n') + 1)
+        if (strchr(at, '\n') - at > 80)
+            fail_msg("wider than 80 columns: %.*s", (int)(strchr(at, '\n') - at), at);
     expect_out("--version", "reclaimctl " RECLAIMD_VERSION "\n");
     expect_out("version", "reclaimctl " RECLAIMD_VERSION "\nreclaimd " RECLAIMD_VERSION "\n");
     assert_int_equal(run("introspect"), 0);
     assert_non_null(strstr(out, "\ninterface org.reclaimd.Control\n"));
     assert_non_null(strstr(out, "\nmethod GetStatus() -> (status: Status)\n"));
+}
+
+static void completion_path(char ret[static PATH_MAX])
+{
+    (void)snprintf(ret, PATH_MAX, "%s", __FILE__);
+    *strrchr(ret, '/') = '\0';
+    (void)strcat(ret, "/../../completions/bash/reclaimctl");
+}
+
+/* What bash offers for a line that it has split into these words, the last one being completed. */
+static void expect_completion(const char *words, const char *expected)
+{
+    char path[PATH_MAX], command[3 * PATH_MAX], got[1024];
+    size_t n;
+    FILE *f;
+
+    completion_path(path);
+    (void)snprintf(command, sizeof(command),
+                   "bash -c '. \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _reclaimctl; "
+                   "echo \"${COMPREPLY[*]}\"' '%s' '%s' %s",
+                   path, program, words);
+    assert_non_null(f = popen(command, "re"));
+    n = fread(got, 1, sizeof(got) - 1, f);
+    got[n] = '\0';
+    assert_int_equal(pclose(f), 0);
+    assert_string_equal(got, expected);
+}
+
+static void completion_knows_what_the_daemon_knows(void **state)
+{
+    char path[PATH_MAX];
+
+    completion_path(path);
+    if (access(path, R_OK) < 0)
+        skip(); /* the source is not where it was built from */
+    expect_completion("show ''", "routes tables\n");
+    expect_completion("set wa", "wake-from-gp=\n");
+    expect_completion("set wake-from-gp =", "no yes auto\n");
+    expect_completion("set wake-from-gp = y", "yes\n");
+    expect_completion("set drain-interval=1s wake-from-gp = a", "auto\n");
+    expect_completion("set drain-interval =", "\n");
+    expect_completion("--json = s", "short\n");
 }
 
 /* Every verb of --help is known to the completion, and the other way round. */
@@ -499,9 +546,7 @@ static void completion_follows_help(void **state)
     _cleanup_fclose_ FILE *f = NULL;
     unsigned n_help = 0, n_script = 0;
 
-    (void)snprintf(path, sizeof(path), "%s", __FILE__);
-    *strrchr(path, '/') = '\0';
-    (void)strcat(path, "/../../completions/bash/reclaimctl");
+    completion_path(path);
     f = fopen(path, "re");
     if (!f)
         skip(); /* the source is not where it was built from */
@@ -689,6 +734,9 @@ static void arenas_are_made_and_removed(void **state)
     expect_failure("remove-arena nothere", 1, "no arena 'nothere'");
     expect_out("evict 2 --kill", "");
     expect_failure("evict 99", 1, "no client 99");
+    expect_out("--json=short create-arena new --size 64M", "{}\n");
+    expect_out("--json=pretty remove-arena routes --force", "{}\n");
+    expect_out("evict 2 --json=short", "{}\n");
 }
 
 static void work_says_how_long_and_how_much(void **state)
@@ -815,6 +863,7 @@ int main(void)
         CTL_TEST(json_is_for_machines),
         CTL_TEST(help_and_versions),
         CTL_TEST(completion_follows_help),
+        CTL_TEST(completion_knows_what_the_daemon_knows),
         CTL_TEST(parameters_are_listed),
         CTL_TEST(set_prints_from_what_to_what),
         CTL_TEST(persist_keeps_other_lines),
