@@ -107,7 +107,7 @@ static int operate(struct ctl *ctl, const char *arena, const struct operation *o
         status |= print_result(ctl, json_object_array_get_idx(results, i), operation);
     n_complaints = results ? count_complaints(results) : 0;
     if (n_complaints > 0)
-        status |= ctl_fail("the audit has %s; this is a bug, please report it",
+        status |= ctl_fail("the audit has %s; what is not a client's wrong free is a bug, please report it",
                            ctl_count(n_complaints, "complaint", "complaints", text));
     (void)json_object_put(reply);
     return status;
