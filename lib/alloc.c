@@ -192,7 +192,7 @@ int reclaim_free(struct reclaim_lane *lane, void *p)
     cur = load_relaxed(&l->shared->take[l->front.last].cur); /* this thread wrote it */
     if (cur & bit)
         return -EINVAL;
-    compiler_fence(); /* after the caller's last use, for whoever finds us killed here; pairs with lane_bury() */
+    compiler_fence(); /* after the caller's last use, should we be killed here; pairs with lane_bury() */
     store_relaxed(&l->shared->take[l->front.last].cur, cur | bit);
     RECLAIM_TEST_POINT("free-bit");
     return 0;

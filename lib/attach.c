@@ -120,8 +120,8 @@ static int complain_answer(struct complaint complaint, int error)
 }
 
 /*
- * What comes with the answer, mapped and noted. Under the process lock, so that the child of a fork() has none
- * of it. The daemon's own words for a refusal are better than ours: it knows the limit and its parameter.
+ * What comes with the answer, mapped and noted. Under the process lock, so that the child of a fork() has
+ * none of it. The daemon's own words for a refusal are better than ours: it knows the limit and its parameter.
  */
 static int handle_take(struct reclaim *r, bool relocated, struct complaint complaint)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Grace periods for callers: cookies, synchronize, barrier. A lane has one ticket for the daemon at a time, for
- * what its thread waits for. Beside it stands the newest cookie that was asked for without waiting: that one
- * stands for all before it, so no later request, and no ticket, takes the place of an earlier one.
+ * Grace periods for callers: cookies, synchronize, barrier. A lane has one ticket for the daemon at a time,
+ * for what its thread waits for. Beside it stands the newest cookie that was asked for without waiting: that
+ * one stands for all before it, so no later request, and no ticket, takes the place of an earlier one.
  *
  * Guarantees
  *  G1 A cookie covers every section that could see what its taker unlinked before: a full fence, then

@@ -82,10 +82,10 @@ static int lane_claim(struct abi_lane *shared)
 }
 
 /*
- * N1. The daemon has cleared the cursors before it said the lane's number: a lane without an owner is its alone
- * to write. What it leaves are the former owner's last ticket and the answer to it, since its grace-period
- * thread may still be looking at them. So numbers go on from there: had we begun at 1 again, the end of a
- * ticket of the former owner could be taken for that of ours, or ours for one served long ago.
+ * N1. The daemon has cleared the cursors before it said the lane's number: a lane without an owner is its
+ * alone to write. What it leaves are the former owner's last ticket and the answer to it, since its
+ * grace-period thread may still be looking at them. So numbers go on from there: had we begun at 1 again, the
+ * end of a ticket of the former owner could be taken for that of ours, or ours for one served long ago.
  */
 static int lane_start(struct lane *l)
 {
@@ -166,7 +166,7 @@ static uint64_t *lane_retire(struct lane *l)
 
     l->n_granules = l->front.n_granules = l->front.small_bytes = 0;
     l->front.slot = NULL;
-    compiler_fence(); /* before the slot is cleared; pairs with the load of slot by a handler of this thread */
+    compiler_fence(); /* before the slot is cleared; pairs with reclaim_read_lock() in a handler of ours */
     return slot;
 }
 

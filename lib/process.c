@@ -64,9 +64,9 @@ static void thread_exit(void *lanes)
 
 /*
  * Around fork(): a child that does not exec at once must not keep our connection open, or the daemon would
- * not see that we have gone. The numbers are in wiped memory, so they are noted before; a handle is on the list
- * before it has a descriptor, and each comes and goes under the lock that is held here. _Fork() and a raw
- * clone() do not come by here, nor do more arenas than this in one process: there the child keeps two
+ * not see that we have gone. The numbers are in wiped memory, so they are noted before; a handle is on the
+ * list before it has a descriptor, and each comes and goes under the lock that is held here. _Fork() and a
+ * raw clone() do not come by here, nor do more arenas than this in one process: there the child keeps two
  * descriptors each until it execs.
  */
 #define NOTED_MAX 64
@@ -179,7 +179,7 @@ struct lane *thread_lane_find(const struct reclaim *r)
     if (thread_lanes && !thread_lanes->thread)
         thread_lanes = NULL;
     for (struct lane *l = thread_lanes; l; l = next) {
-        /* Relaxed: only its being ours matters, and no other thread changes that while the handle is in use. */
+        /* Relaxed: only its being ours matters, and nobody else changes that while the handle is in use. */
         const struct reclaim *owner = load_relaxed(&l->r);
 
         next = l->next_of_thread;

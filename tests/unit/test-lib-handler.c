@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signal handlers that read while their thread gives its lane back. A child stops itself at each step; it gets
- * the signal before it goes on. Links with a copy of the library that has test points.
+ * Signal handlers that read while their thread gives its lane back. A child stops itself at each step; it
+ * gets the signal before it goes on. Links with a copy of the library that has test points.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -17,6 +17,12 @@ enum found {
     FOUND_STALE,
     FOUND_OTHER,
 };
+
+#ifdef __SANITIZE_THREAD__
+#define skip_where_signals_are_held_back() skip() /* ThreadSanitizer delivers them when it sees fit */
+#else
+#define skip_where_signals_are_held_back() ((void)0)
+#endif
 
 static struct reclaim_lane *handler_lane;
 static volatile sig_atomic_t found;
@@ -69,9 +75,11 @@ static enum found found_at(struct fake *f, const char *point)
 /* As soon as the daemon could give the slot to another thread, and before, it is no longer this one's. */
 static void test_put(void **state)
 {
-    struct fake *f = fake_start();
+    struct fake *f;
 
     (void)state;
+    skip_where_signals_are_held_back();
+    f = fake_start();
     assert_int_equal(found_at(f, "put-retired:stop"), FOUND_STALE);
     assert_int_equal(found_at(f, "put-slot:stop"), FOUND_STALE);
     assert_int_equal(found_at(f, "put-owner:stop"), FOUND_STALE);
@@ -81,9 +89,11 @@ static void test_put(void **state)
 /* The same handler before anything is given back: it reads. */
 static void test_before_put(void **state)
 {
-    struct fake *f = fake_start();
+    struct fake *f;
 
     (void)state;
+    skip_where_signals_are_held_back();
+    f = fake_start();
     assert_int_equal(found_at(f, "cookie-wanted:stop"), FOUND_SECTION);
     fake_free(f);
 }

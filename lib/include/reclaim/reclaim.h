@@ -205,10 +205,10 @@ RECLAIM_PUBLIC int reclaim_defer_free_head(struct reclaim_lane *l, void *p, stru
 
 /*
  * Grace periods by cookie. gp_start: a cookie that covers all that this thread unlinked before, and asks for
- * that grace period; allowed in a section. gp_poll: 1 over, 0 not yet; no system call, so it goes on saying 0
- * when the daemon is gone: who polls for long uses gp_wait now and then, which says -ESHUTDOWN. gp_wait: until
- * then; timeout NULL is for ever, else relative; -ETIMEDOUT, -EDEADLK in a section, -ESHUTDOWN; -EINVAL (both)
- * not a cookie of this arena. Cookies of one arena compare as numbers: a smaller one expires first.
+ * that grace period; allowed in a section. gp_poll: 1 over, 0 not yet; no system call, so it goes on saying
+ * 0 when the daemon is gone: who polls for long uses gp_wait now and then, which says -ESHUTDOWN. gp_wait:
+ * until then; timeout NULL is for ever, else relative; -ETIMEDOUT, -EDEADLK in a section, -ESHUTDOWN; -EINVAL
+ * (both) not a cookie of this arena. Cookies of one arena compare as numbers: a smaller one expires first.
  */
 RECLAIM_PUBLIC int reclaim_gp_start(struct reclaim_lane *l, uint64_t *ret_cookie);
 RECLAIM_PUBLIC int reclaim_gp_poll(struct reclaim *r, uint64_t cookie);
