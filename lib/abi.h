@@ -183,6 +183,9 @@ enum abi_ticket_kind {
     ABI_TICKET_KIND_MAX,
 };
 
+#define ABI_OWNER_TID 0x3fffffffu /* the owner word's bits, as the kernel defines them for robust futexes */
+#define ABI_OWNER_DIED 0x40000000u
+
 /*
  * A lane, from free to free:
  *
@@ -192,9 +195,6 @@ enum abi_ticket_kind {
  *                                      ring, returns cur and magazines as pending
  *   BURYING --a grace period--> FREE   daemon
  */
-#define ABI_OWNER_TID 0x3fffffffu /* the owner word's bits, as the kernel defines them for robust futexes */
-#define ABI_OWNER_DIED 0x40000000u
-
 struct abi_lane {
     /* -- client's line -- */
     uint32_t head;    /* records ever begun; store-release after the record; pairs with lane_collect() */
@@ -209,9 +209,9 @@ struct abi_lane {
     uint32_t chain_count;    /* objects ever put on the chain; release, after chain_head; pairs with
                                 lane_chain_collect() */
     uint64_t chain_head;     /* the newest of them; release; pairs with lane_chain_collect() */
-    uint64_t
-        cookie_wanted; /* newest cookie that it asked for: only grows; release, then the eventfd; pairs with
-                                ticket_look_cookie() */
+    /* newest cookie that it asked for: only grows; release, then the eventfd; pairs with
+       ticket_look_cookie() */
+    uint64_t cookie_wanted;
 
     /* -- daemon's line -- */
     /* records taken; never passes the open (last) one; release; pairs with reclaim_defer_free() */
@@ -222,8 +222,8 @@ struct abi_lane {
     uint64_t answer;     /* see ask; release; pairs with lane_wait() */
     uint32_t over_limit; /* client-pending-max is reached: a full ring now waits for a grace period */
     uint32_t evicted;    /* no more allocations and frees: -ESHUTDOWN */
-    uint32_t
-        ticket_done; /* futex: sequence of the last ticket completed; release; pairs with ticket_wait() */
+    /* futex: sequence of the last ticket completed; release; pairs with ticket_wait() */
+    uint32_t ticket_done;
     int32_t ticket_error; /* 0 or negative errno; written before ticket_done */
     uint32_t reserved1[6];
 
