@@ -202,26 +202,32 @@ static void on_signal(int signal)
 
 static int usage(void)
 {
-    fprintf(
-        stderr,
-        "Usage: demo-load ARENA [--writers N] [--readers N] [--waiters N] [--rate OBJECTS-A-SECOND]\n"
-        "                 [--slots N] [--pause-usec N] [--extent-each N] [--arena-bytes N] [--seconds N]\n");
+    fprintf(stderr,
+            "Usage: demo-load ARENA [--writers N] [--readers N] [--waiters N] [--rate OBJECTS-A-SECOND]\n"
+            "                 [--burst N] [--slots N] [--pause-usec N] [--extent-each N] [--arena-bytes N]\n"
+            "                 [--seconds N]\n");
     return 2;
 }
 
 static int options_parse(int argc, char *argv[])
 {
     static const struct option names[] = {
-        {"writers", 1, NULL, 'w'},     {"readers", 1, NULL, 'r'},
-        {"waiters", 1, NULL, 'y'},     {"rate", 1, NULL, 'o'},
-        {"slots", 1, NULL, 't'},       {"pause-usec", 1, NULL, 'p'},
-        {"extent-each", 1, NULL, 'x'}, {"arena-bytes", 1, NULL, 'b'},
-        {"seconds", 1, NULL, 's'},     {NULL, 0, NULL, 0},
+        {"writers", 1, NULL, 'w'},
+        {"readers", 1, NULL, 'r'},
+        {"waiters", 1, NULL, 'y'},
+        {"rate", 1, NULL, 'o'},
+        {"slots", 1, NULL, 't'},
+        {"pause-usec", 1, NULL, 'p'},
+        {"extent-each", 1, NULL, 'x'},
+        {"arena-bytes", 1, NULL, 'b'},
+        {"seconds", 1, NULL, 's'},
+        {"burst", 1, NULL, 'u'},
+        {NULL, 0, NULL, 0},
     };
     int *const targets[] = {
         ['w'] = &demo_options.n_writers,   ['r'] = &demo_options.n_readers, ['y'] = &demo_options.n_waiters,
         ['o'] = &demo_options.rate,        ['t'] = &demo_options.n_slots,   ['p'] = &demo_options.pause_usec,
-        ['x'] = &demo_options.extent_each, ['s'] = &demo_options.seconds};
+        ['x'] = &demo_options.extent_each, ['s'] = &demo_options.seconds,   ['u'] = &demo_options.burst};
     int c;
 
     while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {

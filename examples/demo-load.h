@@ -26,6 +26,7 @@ struct options {
     const char *arena;
     int n_writers, n_readers, n_waiters, seconds;
     int rate;        /* objects a second and writer; 0: as many as it can */
+    int burst;       /* so many objects, then a writer waits until all is freed; 0: it never waits */
     int n_slots;     /* of the table */
     int pause_usec;  /* of a reader between two sections */
     int extent_each; /* every so manyth object is large; 0: none */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the processes of demo-load do. Writers replace what a slot of the table points to and defer the
- * freeing of the old object; readers look at random slots and check that what they see does not change under
- * them; waiters call reclaim_synchronize() again and again and time it.
+ * freeing of the old object, in bursts if asked; readers look at random slots and check that what they see
+ * does not change under them; waiters call reclaim_synchronize() again and again and time it.
  */
 #include "demo-load.h"
 
@@ -127,6 +127,16 @@ static int slot_replace(struct place *place, struct figures *figures, uint64_t s
     return r;
 }
 
+/* After each burst: until all that was deferred is freed. 0 or what barrier said. */
+static int burst_end(struct place *place, uint64_t version)
+{
+    const struct timespec patience = {.tv_sec = 30};
+
+    if (!demo_options.burst || version % (uint64_t)demo_options.burst != 0)
+        return 0;
+    return reclaim_barrier(place->lane, &patience);
+}
+
 int demo_write(struct place *place, struct figures *figures, uint64_t seed)
 {
     uint64_t version = 0, random = seed, start = demo_now_ns();
@@ -140,6 +150,9 @@ int demo_write(struct place *place, struct figures *figures, uint64_t seed)
             return demo_complain("a writer stops", r);
         else
             figure_add(&figures->n_writes, 1);
+        r = burst_end(place, version);
+        if (r < 0)
+            return demo_complain("a writer stops", r);
         if (demo_options.rate && version * 1000000000u / (uint64_t)demo_options.rate > demo_now_ns() - start)
             demo_sleep_ns(1000000000 / demo_options.rate);
     }
