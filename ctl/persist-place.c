@@ -31,6 +31,7 @@ static int fail_no_file(const char *config_file)
                     config_file);
 }
 
+/* The variable is looked at first: it is how one gets on without knowing what the daemon reads. */
 int persist_place_find(const char *config_file, char ret[static PATH_MAX])
 {
     const char *directory = getenv("RECLAIMD_CONFIG_DIRECTORY");
@@ -70,6 +71,7 @@ static bool path_cut(char *path)
     return true;
 }
 
+/* Two levels and no more: a misspelt directory should not come into being with all that lies above it. */
 int persist_place_make(const char *path)
 {
     char drop_in_directory[PATH_MAX], directory[PATH_MAX];
@@ -84,6 +86,7 @@ int persist_place_make(const char *path)
     return r < 0 ? r : directory_make(drop_in_directory);
 }
 
+/* By what the paths lead to, links and all; by the paths alone where nothing is there. */
 bool persist_place_is_read(const char *path, const char *config_file)
 {
     char directory[PATH_MAX], read[PATH_MAX];
@@ -98,6 +101,7 @@ bool persist_place_is_read(const char *path, const char *config_file)
     return strcmp(real ? real : directory, real_read ? real_read : read) == 0;
 }
 
+/* Both signs, as in the daemon's reader. */
 static bool is_comment(const char *text)
 {
     return *text == '#' || *text == ';';
@@ -144,6 +148,7 @@ static const char *line_complaint(const char *line, bool in_section)
     return in_section ? NULL : "this stands before any section; write [reclaimd] above it";
 }
 
+/* The first one is enough: who mends it tries again. */
 int persist_check_lines(const char *path, char *const *lines, size_t n)
 {
     bool in_section = false;
