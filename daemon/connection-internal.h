@@ -45,11 +45,12 @@ struct connection {
 struct connections {
     struct manager *manager;
     struct event *listener;
+    struct event *resume; /* accept again, after a moment without descriptors */
     int listen_fd;
     struct connection *first, *last;
     uint32_t n, n_clients;
     uint64_t next_id;
-    struct log_rate refused_rate;
+    struct log_rate refused_rate, accept_rate, turned_away_rate;
 };
 
 /* connection-attach.c */

@@ -24,6 +24,7 @@
 #define SPARE_OF_USER 32u      /* .. of which one user, root and our own excepted, may have so many */
 #define FDS_CAUGHT 64 /* descriptors that a peer sends although nobody asked: taken in order to be closed */
 
+static const struct timeval accept_again = {.tv_usec = 500000};
 static const struct timeval open_timeout = {.tv_sec = 5}; /* who connects says what he wants at once */
 
 /* ---- Life ---- */
@@ -398,25 +399,51 @@ static int connection_new(struct connections *cs, int fd)
     return 0;
 }
 
+static void resume_event(evutil_socket_t fd, short what, void *userdata)
+{
+    struct connections *cs = userdata;
+
+    (void)fd;
+    (void)what;
+    (void)event_add(cs->listener, NULL);
+}
+
+/* Out of descriptors or memory: whoever waits in the socket's queue waits a little longer, and so do we. */
+static void accept_failed(struct connections *cs)
+{
+    uint32_t held;
+
+    if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
+        return;
+    if (log_rate_pass(&cs->accept_rate, now_usec(), 10000000, 3, &held))
+        log_error("cannot accept a client: %m; if LimitNOFILE= of the service is too low for clients-max, "
+                  "raise it");
+    (void)event_del(cs->listener);
+    (void)event_add(cs->resume, &accept_again);
+}
+
 static void accept_event(evutil_socket_t fd, short what, void *userdata)
 {
     struct connections *cs = userdata;
     int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), r;
+    uint32_t held;
 
     (void)what;
     if (peer < 0) {
-        if (errno == EMFILE || errno == ENFILE)
-            log_error("cannot accept a client: %m; LimitNOFILE= of the service is too low for clients-max");
+        accept_failed(cs);
         return;
     }
     if (cs->n >= manager_parameters(cs->manager)->clients_max + SPARE_CONNECTIONS)
         r = -EMFILE;
     else
         r = connection_new(cs, peer);
-    if (r < 0) {
-        log_warning("a client was turned away: %s", strerror(-r));
-        (void)fd_close(peer);
-    }
+    if (r == 0)
+        return;
+    if (log_rate_pass(&cs->turned_away_rate, now_usec(), 10000000, 3, &held))
+        log_warning("a client was turned away before it said anything: %s (%u more held back); "
+                    "clients-max and clients-per-user-max are the limits",
+                    strerror(-r), held);
+    (void)fd_close(peer);
 }
 
 /* ---- All of them ---- */
@@ -435,8 +462,9 @@ int connections_new(struct manager *m, struct connections **ret)
 
 int connections_listen(struct connections *cs, int fd)
 {
+    cs->resume = evtimer_new(manager_event_base(cs->manager), resume_event, cs);
     cs->listener = event_new(manager_event_base(cs->manager), fd, EV_READ | EV_PERSIST, accept_event, cs);
-    if (!cs->listener || event_add(cs->listener, NULL) < 0)
+    if (!cs->resume || !cs->listener || event_add(cs->listener, NULL) < 0)
         return -ENOMEM;
     cs->listen_fd = fd;
     return 0;
@@ -448,6 +476,8 @@ struct connections *connections_free(struct connections *cs)
         return NULL;
     if (cs->listener)
         event_free(cs->listener);
+    if (cs->resume)
+        event_free(cs->resume);
     (void)fd_close(cs->listen_fd);
     for (struct connection *c = cs->first, *next; c; c = next) {
         next = c->next;
