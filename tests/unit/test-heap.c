@@ -441,6 +441,52 @@ static void test_a_row_of_extents(void **state)
     fixture_deinit(&f);
 }
 
+static uint64_t memory_of(const struct fixture *f)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(f->fd, &st), 0);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/*
+ * No bit at all: wherever the block is, no truth word is looked at, written or told of, and the row goes on.
+ * Behind the truth words is a page that nobody may touch; those of a hole have no memory, and get none.
+ */
+static void test_records_of_nothing(void **state)
+{
+    const struct {
+        const char *what;
+        uint32_t block;
+    } cases[] = {
+        {"chunk 0", 0},
+        {"a hole", 200 * ABI_BLOCKS_PER_CHUNK + 5},
+        {"the last block", 16 * MIB / ABI_BLOCK_BYTES - 1},
+        {"the first one outside", 16 * MIB / ABI_BLOCK_BYTES},
+        {"far outside", UINT32_MAX},
+        {"the sign", 1u << 31},
+        {"live objects", ABI_FIRST_BLOCK},
+    };
+    struct fixture f;
+
+    fixture_init(&f, 16 * MIB);
+    for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+        uint64_t live = fixture_alloc_word(&f, CLASS_OF_64, 1), memory = memory_of(&f), accepted[3];
+        const uint64_t words[] = {abi_word(cases[i].block, 0), live, abi_word(cases[i].block, 0)};
+        struct heap_taken sums;
+
+        assert_int_equal(heap_take_words(f.heap, words, 3, accepted, &sums), 3);
+        if (sums.n_words != 1 || accepted[0] != live || sums.n_objects != 8 || sums.n_refused != 0)
+            fail_msg("%s: %u words of %u objects, %u refused", cases[i].what, (unsigned)sums.n_words,
+                     (unsigned)sums.n_objects, (unsigned)sums.n_refused);
+        if (memory_of(&f) != memory)
+            fail_msg("%s: truth words were looked at", cases[i].what);
+    }
+    assert_int_equal(fixture_figures(&f).pending_objects, 8 * ARRAY_SIZE(cases));
+    assert_audit_clean(&f);
+    fixture_deinit(&f);
+}
+
 static void test_records_are_taken_in_place(void **state)
 {
     uint64_t a, b, words[6];
@@ -465,14 +511,6 @@ static void test_records_are_taken_in_place(void **state)
     assert_int_equal(sums.n_refused, 3 + 2 + 1 + 8 + 8);
     assert_int_equal(sums.n_bytes, 512 + 512);
     fixture_deinit(&f);
-}
-
-static uint64_t memory_of(const struct fixture *f)
-{
-    struct stat st;
-
-    assert_int_equal(fstat(f->fd, &st), 0);
-    return (uint64_t)st.st_blocks * 512;
 }
 
 static void test_a_huge_arena_takes_no_memory(void **state)
@@ -910,6 +948,7 @@ int main(void)
         cmocka_unit_test(test_a_row_with_words_that_do_not_wait),
         cmocka_unit_test(test_a_row_in_a_span_with_chosen_words),
         cmocka_unit_test(test_a_row_of_extents),
+        cmocka_unit_test(test_records_of_nothing),
         cmocka_unit_test(test_records_are_taken_in_place),
         cmocka_unit_test(test_a_huge_arena_takes_no_memory),
         cmocka_unit_test(test_roots_are_made_once),

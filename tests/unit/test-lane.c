@@ -143,6 +143,46 @@ static void test_refused_bits_count_once(void **state)
     lane_fixture_deinit(&l);
 }
 
+static unsigned page_records(const struct lane_fixture *l)
+{
+    const struct bulk_page *page = l->pending.open[PENDING_SPANS];
+
+    return page ? page->n_records : 0;
+}
+
+/* Closed records without a bit, beside good ones: these are taken, and nothing else gets on a page. */
+static void test_closed_records_of_nothing(void **state)
+{
+    static const uint32_t blocks[] = {0,
+                                      3,
+                                      200 * ABI_BLOCKS_PER_CHUNK,
+                                      FIXTURE_ARENA_BYTES / ABI_BLOCK_BYTES - 1,
+                                      FIXTURE_ARENA_BYTES / ABI_BLOCK_BYTES,
+                                      1u << 31,
+                                      UINT32_MAX};
+    struct lane_fixture l;
+
+    lane_fixture_init(&l);
+    for (unsigned i = 0; i < ARRAY_SIZE(blocks); i++) {
+        unsigned before = page_records(&l);
+        uint64_t word = fixture_alloc_word(&l.f, CLASS_64, 512);
+
+        client_put(&l, 0, abi_word(blocks[i], 0));
+        client_put(&l, 0, word);
+        client_put(&l, 0, abi_word(blocks[i], 0));
+        client_put(&l, 0, 0); /* the open one */
+        assert_int_equal(lane_fixture_collect(&l, 0).n_objects, 8);
+        assert_true(word_is_pending(&l, word));
+        assert_int_equal(page_records(&l), before + 1);
+        assert_int_equal(l.shared[0].tail, l.shared[0].head - 1);
+    }
+    assert_int_equal(l.accounts[0].refused, 0);
+    lane_fixture_grace(&l);
+    assert_int_equal(l.pending.freed_objects, 8 * ARRAY_SIZE(blocks));
+    assert_audit_clean(&l.f);
+    lane_fixture_deinit(&l);
+}
+
 static void test_nonsense_head_quarantines(void **state)
 {
     static const uint32_t jumps[] = {ABI_RING_RECORDS + 1, 0x7fffffff, 0x80000000, UINT32_MAX - 5};
@@ -890,6 +930,7 @@ int main(void)
         cmocka_unit_test(test_collect_orders),
         cmocka_unit_test(test_full_ring),
         cmocka_unit_test(test_refused_bits_count_once),
+        cmocka_unit_test(test_closed_records_of_nothing),
         cmocka_unit_test(test_nonsense_head_quarantines),
         cmocka_unit_test(test_collect_starved),
         cmocka_unit_test(test_magazine_room),
