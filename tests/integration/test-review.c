@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What reading the daemon's code brought to light and no test had: observers that write, lanes that change hands
- * under the grace-period thread's eyes, requests of the dead, arenas that cannot be filled, stops in the middle
- * of a sweep, and barriers beside threads that die.
+ * What reading the daemon's code brought to light and no test had: observers that write, lanes that change
+ * hands under the grace-period thread's eyes, requests of the dead, arenas that cannot be filled, stops in
+ * the middle of a sweep, and barriers beside threads that die.
  */
 #include "case-raw.h"
 
@@ -77,7 +77,7 @@ static int64_t daemon_membarriers(const struct daemon *d)
     return n;
 }
 
-/* No thread woke up, and none was busy all the while, which shows as calls of membarrier. We do not ask between. */
+/* No thread woke up, and none was busy all the while, which shows as calls of membarrier. */
 static bool daemon_is_quiet(const struct daemon *d)
 {
     int64_t membarriers = daemon_membarriers(d);
@@ -196,7 +196,7 @@ static void *churn_main(void *userdata)
     return NULL;
 }
 
-/* Nearly as often as it may without being muted: each bell has the grace-period thread look at all its lanes. */
+/* Nearly as often as it may without being muted: each bell has all its lanes looked at. */
 static void *ring_main(void *userdata)
 {
     const uint64_t one = 1;
@@ -257,7 +257,7 @@ struct asker {
     int pipe[2];
 };
 
-/* Two lanes got and given back: while a reader lets no grace period end, neither is free. Then it wants one more. */
+/* Two lanes got and given back: while a reader lets no grace period end, neither is free. Then a third. */
 static int ask_for_a_third(void *userdata)
 {
     struct abi_request get = raw_request(ABI_OP_LANE_GET, NULL);
@@ -528,9 +528,9 @@ static void *alloc_and_die(void *userdata)
 }
 
 /*
- * The old reader holds the barrier's grace period. The young one came after that had begun, so it does not, but
- * it holds the next, which the burial of a thread that dies meanwhile waits for. The barrier is over when the old
- * one leaves.
+ * The old reader holds the barrier's grace period. The young one came after that had begun, so it does not,
+ * but it holds the next, which the burial of a thread that dies meanwhile waits for. The barrier is over when
+ * the old one leaves.
  */
 static void test_barrier_waits_for_no_burial(void **state)
 {
