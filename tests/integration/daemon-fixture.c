@@ -91,7 +91,8 @@ pid_t child_start(int (*run)(void *), void *userdata)
     if (pid > 0)
         return pid;
     child_signals_default();
-    (void)setenv("CMOCKA_TEST_ABORT", "1", 1); /* a failed assertion ends the child, and does not go on with the next test */
+    (void)setenv("CMOCKA_TEST_ABORT", "1",
+                 1); /* a failed assertion ends the child, and does not go on with the next test */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
@@ -167,7 +168,8 @@ static int daemon_exec(void *userdata)
 
 static pid_t daemon_spawn(struct daemon *d, int log_fd, va_list more)
 {
-    struct daemon_exec e = {.d = d, .log_fd = log_fd, .arguments = {"reclaimd", "--runtime-directory", d->directory}};
+    struct daemon_exec e = {
+        .d = d, .log_fd = log_fd, .arguments = {"reclaimd", "--runtime-directory", d->directory}};
 
     arguments_add(e.arguments, 3, more);
     return child_start(daemon_exec, &e);
@@ -207,7 +209,8 @@ void daemon_start(struct daemon *d, ...)
     va_start(more, d);
     d->pid = daemon_spawn(d, log_fd, more);
     va_end(more);
-    if (wait_until(daemon_settled(d)) && d->pid > 0)
+    /* it serves once it says so: the sockets are there before the arenas of the command line are */
+    if (wait_until(daemon_settled(d)) && d->pid > 0 && wait_until(daemon_log_has(d, "serving ")))
         return;
     log = daemon_log(d);
     fail_msg("the daemon does not start: %s", log);
@@ -351,7 +354,8 @@ static void read_arena_blocks(const char *path, void *data)
     char target[128] = "";
     struct stat st;
 
-    if (readlink(path, target, sizeof(target) - 1) > 0 && strstr(target, "reclaimd:arena") && stat(path, &st) == 0)
+    if (readlink(path, target, sizeof(target) - 1) > 0 && strstr(target, "reclaimd:arena") &&
+        stat(path, &st) == 0)
         *(uint64_t *)data = (uint64_t)st.st_blocks * 512;
 }
 
@@ -510,8 +514,8 @@ json_object *client_find(json_object *clients, pid_t pid)
 
 /* ---- Clients --------------------------------------------------------------------------------------------------------- */
 
-int try_open(const struct daemon *d, const char *arena, unsigned flags, uint64_t bytes, mode_t mode, char *words,
-             struct reclaim **ret)
+int try_open(const struct daemon *d, const char *arena, unsigned flags, uint64_t bytes, mode_t mode,
+             char *words, struct reclaim **ret)
 {
     struct reclaim_open_options options = {
         .size = sizeof(options),
