@@ -358,7 +358,7 @@ static void test_deadline_beside_long_run(void **state)
         fixture_init(&f, 2);
         alarm_init(&a, 1, 20000);
         reclaimer_kick(f.r, &a.runnable);
-        await(load_acquire(&a.n_runs) == 1);
+        await(load_acquire(&a.n_runs) >= 1); /* on a busy machine the second may have come by now */
         (void)usleep(1000); /* both are idle, most likely; one waits for the deadline */
         gate_close(&g, &f);
         await(load_acquire(&a.n_runs) == 2);
