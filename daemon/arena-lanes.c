@@ -381,7 +381,6 @@ void arena_look_at_lanes(struct pass *pass, bool all)
 static void lane_take_to_the_end(struct pass *pass, struct client_lane *cl)
 {
     uint32_t until = load_acquire(&cl->lane.shared->chain_count); /* pairs with reclaim_defer_free_head() */
-    /* hostile counts may go back and forth: an honest chain of a billion objects takes fewer */
     /* hostile counts may go back and forth: no honest chain has more objects than are out */
     uint64_t n_looks = pass->arena->figures.heap.out_objects / CHAIN_A_LOOK + 2;
 

@@ -12,7 +12,8 @@
  *  P3 Without memory for a page nothing is lost: the truth's pending bits are the list of last resort.
  *     `starved` stops collecting until one grace period later, when pending_sweep() has freed every pending
  *     bit.
- *  P4 An object is charged to the client that deferred it from the append until it is freed.
+ *  P4 An object is charged to the client that deferred it from the append until it is freed, or until it goes
+ *     into the callback FIFO by itself (batching = no).
  */
 #ifndef RECLAIMD_ENGINE_PENDING_H
 #define RECLAIMD_ENGINE_PENDING_H
