@@ -127,9 +127,10 @@ static void input_address_window(void **state)
         (void)snprintf(name, sizeof(name), "wide%d", n++);
         r = ctl_run(d, "create-arena", name, "--size", "2T", NULL);
     } while (r.status == 0 && n < 64);
-    ctl_result_deinit(&r);
     assert_in_range(n, 2, 63);
-    ctl_refused(d, 1, "address window", "create-arena", name, "--size", "2T", NULL);
+    assert_int_equal(r.status, 1); /* drawn at random, so another try might find a place */
+    assert_non_null(strstr(r.err, "address window"));
+    ctl_result_deinit(&r);
     ctl_do(d, "create-arena", "beside", "--size", "64M", NULL);
     ctl_do(d, "remove-arena", "wide0", NULL);
     assert_true(wait_until(({

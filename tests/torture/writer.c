@@ -18,7 +18,7 @@
 enum {
     SMALL_ARENA_BYTES = 32 << 20,
     NEVER_PUBLISHED_MAX = 6,
-    BURST = 3000,
+    BURST = 6000, /* half as many again as a ring has records */
     ENTRY_PROBES = 64,
     SHORT_TIMEOUT_NS = 300000,
     POLLS_MAX = 200,
