@@ -120,7 +120,7 @@ static void input_address_window(void **state)
     char name[16];
     int n = 0;
 
-    daemon_start(d, "--set", "arena-size-max=2T", NULL);
+    daemon_start(d, "--set", "arena-size-max=2T", "--set", "arenas-per-user-max=100", NULL);
     ctl_do(d, "create-arena", "small", "--size", "256G", NULL);
     do {
         ctl_result_deinit(&r);
@@ -229,7 +229,7 @@ static void need_root(void)
 {
     if (geteuid() == 0)
         return;
-    (void)fprintf(stderr, "skipped: only root can become a second user\n");
+    (void)printf("skipped: only root can become a second user\n");
     skip();
 }
 

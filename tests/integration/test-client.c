@@ -142,8 +142,10 @@ static void check_other_user(mode_t mode, unsigned flags, int expected)
 
 static void test_mode(void **state)
 {
-    if (geteuid() != 0)
-        skip(); /* only root can become somebody else */
+    if (geteuid() != 0) {
+        (void)printf("skipped: only root can become somebody else\n");
+        skip();
+    }
     check_other_user(0, 0, EACCES);
     check_other_user(0640, RECLAIM_READ_ONLY, EACCES);
     check_other_user(0644, 0, EACCES);
