@@ -59,9 +59,11 @@ static int keeper_main(struct world *w, unsigned number, uint64_t incarnation)
 static int victim_life(struct torture_thread *t)
 {
     int r = reclaim_lane_get(t->reclaim, &t->lane);
+    uint64_t cookie;
 
     if (r < 0)
         return world_call_failed(t->world, r, "reclaim_lane_get of a victim");
+    (void)reclaim_gp_start(t->lane, &cookie); /* which a writer's acts may never come to */
     writer_act(t, ACTS);
     for (unsigned i = 0; i < BURSTS; i++) /* whether one overflows the ring is the daemon's to say */
         writer_burst(t);
