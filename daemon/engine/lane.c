@@ -220,15 +220,15 @@ static void refill_commit(struct lane *l, struct state *state, struct heap *h, u
     heap_commit_words(h, shadow + (index & MAGAZINE_MASK), whole);
     heap_commit_words(h, shadow, n - whole);
     RECLAIM_TEST_POINT("refill-out");
-    compiler_fence();
+    compiler_fence(); /* as above; pairs with lane_recover() */
     for (unsigned i = 0; i < n; i++)
         /* published by head */
         store_relaxed(&magazine[(index + i) & MAGAZINE_MASK], shadow[(index + i) & MAGAZINE_MASK]);
     RECLAIM_TEST_POINT("refill-magazine");
-    compiler_fence();
+    compiler_fence(); /* as above; pairs with lane_recover() */
     l->state->magazine_head[class_index] = index + n;
     RECLAIM_TEST_POINT("refill-state-head");
-    compiler_fence();
+    compiler_fence(); /* as above; pairs with lane_recover() */
     state->intent = 0;
     RECLAIM_TEST_POINT("refill-intent-clear");
     /* Release: the words, and every store to memory that is being reused; pairs with magazine_next(). */
