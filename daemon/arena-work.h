@@ -4,7 +4,8 @@
  *
  *   arena-pass.c       the pass: order of the steps, naps, dozing, sleeping
  *   arena-lanes.c      lanes: collect, fill, asks, give, doom, bury
- *   arena-reclaim.c    pages, batches, callbacks, purge
+ *   arena-reclaim.c    pages, batches, callbacks
+ *   arena-purge.c      purges, and the sweep for pages that clients re-backed
  *   arena-operation.c  barriers and what control asks for
  *
  * All of it runs with arena->lock held.
@@ -48,15 +49,17 @@ void arena_collect_everything(struct pass *pass); /* all rings up to their heads
 /* arena-reclaim.c */
 void arena_expire(struct pass *pass);
 void arena_drain(struct pass *pass);
-void arena_purge(struct pass *pass);
 uint64_t
 arena_close_pages(struct arena *a); /* all that is pending has a cookie; returns one that covers it */
 uint64_t arena_oldest_cookie(struct arena *a); /* of the pages that are left; UINT64_MAX: none */
 void arena_want_cookie(struct arena *a, uint64_t cookie, bool expedited);
+void *arena_zero_base(const struct pass *pass);
+
+/* arena-purge.c */
+void arena_purge(struct pass *pass);
 /* the purger's thread; takes the lock itself */
 void arena_purge_done(struct arena *a, struct purge_work *work);
 void arena_sweep_found(struct arena *a, struct purge_work *work); /* the purger's thread */
-void *arena_zero_base(const struct pass *pass);
 
 /* arena-operation.c */
 void arena_serve_operations(struct pass *pass);
