@@ -11,6 +11,8 @@
  *  B3 No wake-up is lost: the waiting flag, a full fence, then the last look at what is waited for; the
  *     daemon stores progress, a full fence, then looks at the flag. The kernel compares the futex word once
  *     more.
+ *     So a ticket needs one bell: ticket_send() rings after its store, and either the grace-period thread's look
+ *     for that bell finds it, or, where an older ticket is in the way, the look that follows the older one's end.
  *  B4 Nobody sleeps for ever on a daemon that is gone: each turn of a sleep ends in a look at the connection.
  */
 #include "handle.h"
@@ -70,7 +72,7 @@ __attribute__((noinline, cold)) int lane_ring_new(struct lane *l, uint32_t want)
 /* For what cannot wait until a dozing daemon's timer is due. */
 __attribute__((noinline, cold)) void lane_ring_dozing(struct lane *l)
 {
-    lane_fence(l); /* B1; pairs with arena_sleep() */
+    lane_fence(l);                                      /* B1; pairs with arena_sleep() */
     if (load_relaxed(&l->domain->sleeps) == ABI_DOZING) /* stale is harmless: it is a matter of delay only */
         lane_bell(l);
 }
@@ -93,7 +95,8 @@ static void futex_sleep(uint32_t *word, uint32_t seen, uint64_t ns)
 
 /*
  * Sleeps until ready(): 0, -ETIMEDOUT, or -ESHUTDOWN when the daemon is gone or, unless for a ticket, the
- * client was evicted. Rings at each turn: a sleeping daemon need not have noticed what we ask for.
+ * client was evicted. Rings at each turn, as a sleeping daemon need not have noticed what we ask for; but for a
+ * ticket not in the first, B3.
  */
 int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *l, unsigned what),
               unsigned what, uint64_t deadline_ns)
@@ -103,6 +106,7 @@ int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *
     uint32_t *word = ticket ? &l->shared->ticket_done : &l->shared->wake;
     int state = thread_cancel_disable(), error = 0;
     uint64_t started_ns = clock_ns(), now_ns = started_ns;
+    bool rung = ticket;
 
     store_relaxed(waiting, 1u);
     for (;;) {
@@ -120,7 +124,9 @@ int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *
             error = -ESHUTDOWN;
         if (error < 0)
             break;
-        lane_bell(l);
+        if (!rung)
+            lane_bell(l);
+        rung = false;
         futex_sleep(word, seen, MIN(deadline_ns - now_ns, (uint64_t)TURN_NS));
         now_ns = clock_ns();
     }
