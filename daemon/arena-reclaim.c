@@ -12,8 +12,6 @@
 #include "manager.h"
 #include "trace-events.h"
 
-#define PAGES_A_PASS 256u /* then others get their turn */
-
 void *arena_zero_base(const struct pass *pass)
 {
     return pass->p.zero_on_free ? pass->arena->base : NULL;
@@ -46,120 +44,6 @@ uint64_t arena_oldest_cookie(struct arena *a)
     return oldest;
 }
 
-/* What was freed since the counters stood so. */
-static void trace_freed(const struct arena *a, uint64_t objects_before, uint64_t bytes_before)
-{
-    if (a->pending.freed_objects != objects_before)
-        trace_bulk_free(a, a->pending.freed_objects - objects_before, a->pending.freed_bytes - bytes_before);
-}
-
-/* ---- batching = no: one entry an object ---- */
-
-struct single {
-    struct callback callback;
-    struct arena *arena; /* a reference */
-    uint64_t word;       /* one bit */
-    bool zero;
-};
-
-static void single_run(struct callback *callback)
-{
-    struct single *s = container_of(callback, struct single, callback);
-    struct arena *a = s->arena;
-    uint64_t bytes_before;
-
-    (void)pthread_mutex_lock(&a->lock);
-    bytes_before = a->pending.freed_bytes;
-    pending_expire_object(&a->pending, a->heap, s->word, s->zero ? a->base : NULL);
-    trace_bulk_free(a, 1, a->pending.freed_bytes - bytes_before);
-    a->n_single_run++;
-    if (a->n_single_run == a->n_single_pushed || a->barriers || a->operations)
-        arena_kick(a);
-    (void)pthread_mutex_unlock(&a->lock);
-    arena_unref(a);
-    free(s);
-}
-
-static void single_push(struct pass *pass, uint64_t word)
-{
-    struct arena *a = pass->arena;
-    struct single *s = malloc(sizeof(*s));
-
-    if (!s) { /* nothing is lost: free it here */
-        pending_expire_object(&a->pending, a->heap, word, arena_zero_base(pass));
-        return;
-    }
-    *s = (struct single){.arena = a, .word = word, .zero = pass->p.zero_on_free};
-    arena_ref(a);
-    a->n_single_pushed++;
-    callbacks_push(manager_callbacks(a->manager), &s->callback, single_run);
-}
-
-/* The page goes, its objects go on one by one. */
-static void page_to_singles(struct pass *pass, struct bulk_page *page)
-{
-    for (uint32_t i = 0; i < page->n_records; i++)
-        for (uint32_t mask = abi_word_mask(page->records[i]); mask; mask &= mask - 1)
-            single_push(pass, abi_word(abi_word_block(page->records[i]), mask & -mask));
-    pending_drop_page(&pass->arena->pending, page);
-}
-
-static unsigned expire_to_singles(struct pass *pass)
-{
-    struct arena *a = pass->arena;
-    struct batch *batch;
-    unsigned n = 0;
-
-    while (n < PAGES_A_PASS && (batch = batch_oldest(&a->batches, BATCH_WAITING))) {
-        if (batch->pages.first && batch->pages.first->cookie > pass->completed)
-            break;
-        while (batch->pages.first && batch->pages.first->cookie <= pass->completed && n++ < PAGES_A_PASS)
-            page_to_singles(pass, page_list_pop(&batch->pages));
-        batch_end_if_empty(&a->batches, batch);
-    }
-    if (n > 0)
-        reclaimer_kick_callbacks(manager_reclaimer(a->manager));
-    return n;
-}
-
-/* ---- gp-wait = callback: one entry a batch ---- */
-
-static void batch_run(struct callback *callback)
-{
-    struct arena_batch_callback *bc = container_of(callback, struct arena_batch_callback, callback);
-    struct arena *a = bc->arena;
-    uint64_t objects_before, bytes_before;
-
-    (void)pthread_mutex_lock(&a->lock);
-    objects_before = a->pending.freed_objects;
-    bytes_before = a->pending.freed_bytes;
-    (void)batch_expire_all(&a->batches, bc->batch, &a->pending, a->heap, bc->zero ? a->base : NULL);
-    trace_freed(a, objects_before, bytes_before);
-    (void)pthread_mutex_unlock(&a->lock);
-    arena_kick(a);
-    arena_unref(a);
-}
-
-static unsigned expire_to_callbacks(struct pass *pass)
-{
-    struct arena *a = pass->arena;
-    struct batch *batch;
-    unsigned n = 0;
-
-    while ((batch = batch_oldest(&a->batches, BATCH_WAITING)) && batch->cookie <= pass->completed) {
-        struct arena_batch_callback *bc = &a->batch_callbacks[batch - a->batches.all];
-
-        *bc = (struct arena_batch_callback){.arena = a, .batch = batch, .zero = pass->p.zero_on_free};
-        batch->stage = BATCH_QUEUED;
-        arena_ref(a);
-        callbacks_push(manager_callbacks(a->manager), &bc->callback, batch_run);
-        n++;
-    }
-    if (n > 0)
-        reclaimer_kick_callbacks(manager_reclaimer(a->manager));
-    return n;
-}
-
 /* ---- Expiry, drain, starvation ---- */
 
 /* P3 of pending: every page is gone, one grace period has passed since the last bit was taken: free all
@@ -190,21 +74,21 @@ void arena_expire(struct pass *pass)
     unsigned n;
 
     if (!pass->p.batching) {
-        n = expire_to_singles(pass);
+        n = arena_expire_to_singles(pass);
     } else if (pass->p.gp_wait == GP_WAIT_CALLBACK) {
-        n = expire_to_callbacks(pass);
+        n = arena_expire_to_callbacks(pass);
     } else {
-        n = batches_expire(&a->batches, &a->pending, a->heap, pass->completed, PAGES_A_PASS,
+        n = batches_expire(&a->batches, &a->pending, a->heap, pass->completed, ARENA_PAGES_A_PASS,
                            arena_zero_base(pass));
-        n += pending_expire(&a->pending, a->heap, &a->pending.closed, pass->completed, PAGES_A_PASS,
+        n += pending_expire(&a->pending, a->heap, &a->pending.closed, pass->completed, ARENA_PAGES_A_PASS,
                             arena_zero_base(pass));
     }
     if (n > 0)
         pass->found = true;
-    if (n >= PAGES_A_PASS)
+    if (n >= ARENA_PAGES_A_PASS)
         pass->again = true;
     arena_sweep(pass);
-    trace_freed(a, objects_before, bytes_before);
+    arena_trace_freed(a, objects_before, bytes_before);
 }
 
 void arena_drain(struct pass *pass)

@@ -4,7 +4,8 @@
  *
  *   arena-pass.c       the pass: order of the steps, naps, dozing, sleeping
  *   arena-lanes.c      lanes: collect, fill, asks, give, doom, bury
- *   arena-reclaim.c    pages, batches, callbacks
+ *   arena-callback.c   what goes through the callback FIFO
+ *   arena-reclaim.c    pages, batches
  *   arena-purge.c      purges, and the sweep for pages that clients re-backed
  *   arena-operation.c  barriers and what control asks for
  *
@@ -46,7 +47,15 @@ void arena_wake_lanes(struct pass *pass); /* one full fence, then whoever waits 
 bool arena_lanes_want_more(struct arena *a, bool asleep);
 void arena_collect_everything(struct pass *pass); /* all rings up to their heads of this moment */
 
+/* arena-callback.c: into the callback FIFO goes what has expired of waiting batches. They return the number of
+ * pages or batches. */
+unsigned arena_expire_to_singles(struct pass *pass);
+unsigned arena_expire_to_callbacks(struct pass *pass);
+/* a bulk free, as far as the counters moved since they stood so */
+void arena_trace_freed(const struct arena *a, uint64_t objects_before, uint64_t bytes_before);
+
 /* arena-reclaim.c */
+#define ARENA_PAGES_A_PASS 256u /* then others get their turn */
 void arena_expire(struct pass *pass);
 void arena_drain(struct pass *pass);
 uint64_t

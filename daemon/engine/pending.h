@@ -12,8 +12,7 @@
  *  P3 Without memory for a page nothing is lost: the truth's pending bits are the list of last resort.
  *     `starved` stops collecting until one grace period later, when pending_sweep() has freed every pending
  *     bit.
- *  P4 An object is charged to the client that deferred it from the append until it is freed, or until it goes
- *     into the callback FIFO by itself (batching = no).
+ *  P4 An object is charged to the client that deferred it from the append until its page is free.
  */
 #ifndef RECLAIMD_ENGINE_PENDING_H
 #define RECLAIMD_ENGINE_PENDING_H
@@ -161,7 +160,8 @@ void pending_close(struct pending *p);
  */
 void pending_expire_page(struct pending *p, struct heap *h, struct bulk_page *page, void *zero_base);
 
-/* One object (a word of one bit) of a page that was dropped: batching = no. */
+/* One object (a word of one bit) of a page whose objects go one by one, and which is dropped after the last of them:
+ * batching = no. */
 void pending_expire_object(struct pending *p, struct heap *h, uint64_t word, void *zero_base);
 
 /* Frees, oldest first, at most max_pages closed pages of a list whose cookies are <= completed. Returns how
