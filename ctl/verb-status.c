@@ -74,11 +74,12 @@ static void print_service(struct ctl *ctl, struct json_object *s)
                   ctl_user(ctl_number(s, "uid"), user));
     (void)fprintf(ctl->out,
                   "%s, %s of at most %" PRIu64 ", %s resident, %" PRIu64 " wake-ups, %" PRIu64
-                  " callbacks waiting\n",
+                  " membarriers, %" PRIu64 " callbacks run, %" PRIu64 " waiting\n",
                   ctl_count(ctl_number(s, "arenas"), "arena", "arenas", arenas),
                   ctl_count(ctl_number(s, "clients"), "client", "clients", clients),
                   ctl_number(s, "clientsMax"), format_bytes_human(ctl_number(s, "residentBytes"), rss),
-                  ctl_number(s, "wakeups"), ctl_number(s, "callbacksWaiting"));
+                  ctl_number(s, "wakeups"), ctl_number(s, "membarriers"), ctl_number(s, "callbacks"),
+                  ctl_number(s, "callbacksWaiting"));
     if (ctl_boolean(s, "underPressure"))
         (void)fputs("memory is short\n", ctl->out);
     if (ctl_boolean(s, "readersMustFence"))
@@ -257,6 +258,10 @@ static const struct show_row show_rows[] = {
     {"Refused allocations", 'n', "figures/refusedAllocations"},
     {"Synchronizes served", 'n', "figures/synchronizes"},
     {"Synchronizing now", 'n', "figures/synchronizing"},
+    {"Woken at the end", 'n', "figures/directWakes"},
+    {"Woken by a worker", 'n', "figures/workerWakes"},
+    {"Woken behind callbacks", 'n', "figures/fifoWakes"},
+    {"Most woken at one end", 'n', "figures/maxDirectWakes"},
     {"Wake-ups", 'n', "figures/wakeups"},
     {"Clients muted", 'n', "figures/mutes"},
 };
@@ -269,7 +274,8 @@ static void show_histogram(struct json_object *buckets, char ret[static SHOW_BYT
 
     (void)strcpy(ret, "none");
     for (size_t i = 0; i < n && i < 32 && at < SHOW_BYTES; i++) {
-        uint64_t first = UINT64_C(1) << i, count = json_object_get_uint64(json_object_array_get_idx(buckets, i));
+        uint64_t first = UINT64_C(1) << i,
+                 count = json_object_get_uint64(json_object_array_get_idx(buckets, i));
 
         if (count == 0)
             continue;

@@ -119,6 +119,10 @@ static const struct member figure_members[] = {
     FIGURE("sweeps", n_sweeps),
     FIGURE("synchronizes", n_synchronizes),
     FIGURE("synchronizing", synchronizing),
+    FIGURE("directWakes", n_direct_wakes),
+    FIGURE("workerWakes", n_worker_wakes),
+    FIGURE("fifoWakes", n_fifo_wakes),
+    FIGURE("maxDirectWakes", max_direct_wakes),
     FIGURE("mutes", n_mutes),
     FIGURE("wakeups", n_wakeups),
 };
@@ -166,6 +170,7 @@ void control_figures_add(struct control_figures *sum, const struct control_figur
     uint64_t last_usec = MAX(sum->gp_last_usec, figures->gp_last_usec);
     uint64_t max_usec = MAX(sum->gp_max_usec, figures->gp_max_usec);
     uint64_t oldest_usec = MAX(sum->oldest_pending_usec, figures->oldest_pending_usec);
+    uint64_t max_wakes = MAX(sum->max_direct_wakes, figures->max_direct_wakes);
     const uint64_t *from = (const uint64_t *)figures;
     uint64_t *to = (uint64_t *)sum;
 
@@ -175,6 +180,7 @@ void control_figures_add(struct control_figures *sum, const struct control_figur
     sum->gp_last_usec = last_usec;
     sum->gp_max_usec = max_usec;
     sum->oldest_pending_usec = oldest_usec;
+    sum->max_direct_wakes = max_wakes;
 }
 
 static const struct member reader_members[] = {

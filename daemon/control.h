@@ -80,6 +80,10 @@ struct control_figures {
     uint64_t n_refused_allocations; /* no room, no memory, limit */
     uint64_t n_synchronizes;        /* waiters served */
     uint64_t synchronizing;         /* waiters now */
+    uint64_t n_direct_wakes;        /* of those served: by the grace-period thread */
+    uint64_t n_worker_wakes;        /* by a worker, beyond wake-direct */
+    uint64_t n_fifo_wakes;          /* behind the callbacks */
+    uint64_t max_direct_wakes;      /* most by the grace-period thread at the end of one grace period */
     uint64_t n_mutes;               /* times that a client rang too often and was not heard for a while */
     uint64_t n_wakeups;             /* times that a bell or timer woke a worker for this arena */
 };
@@ -136,7 +140,7 @@ struct control_status {
     uint64_t n_callbacks;       /* entries run */
     uint64_t n_wakeups;         /* voluntary context switches of all threads of the daemon */
     uint64_t rss_bytes;
-    uint64_t n_membarriers; /* calls of membarrier(2), each for all arenas that need one then */
+    uint64_t n_membarriers;  /* calls of membarrier(2), each for all arenas that need one then */
     const char *config_file; /* an absolute path; FILE.d/ beside it holds the drop-ins */
 };
 

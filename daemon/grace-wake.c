@@ -37,9 +37,9 @@ static bool wake_from_gp(struct gp *gp, const struct arena_parameters *p)
 
 struct waker {
     struct grace *grace;
-    bool direct; /* from this thread, as far as n_direct reaches */
-    uint64_t n_direct;
-    uint64_t n_fifo;
+    bool direct; /* from this thread, as far as direct_max reaches */
+    uint64_t direct_max;
+    uint64_t n_direct, n_worker, n_fifo; /* done so far */
 };
 
 static void waker_take(struct waker *k, struct gp_waiter *w)
@@ -47,34 +47,31 @@ static void waker_take(struct waker *k, struct gp_waiter *w)
     if (!k->direct) {
         callbacks_push(k->grace->callbacks, &w->callback, waiter_run);
         k->n_fifo++;
-    } else if (k->n_direct > 0) {
-        k->n_direct--;
+    } else if (k->n_direct < k->direct_max) {
+        k->n_direct++;
         waiter_done(w);
     } else {
         reclaimer_push_direct(k->grace->reclaimer, &w->callback, waiter_run);
+        k->n_worker++;
     }
 }
 
-static uint64_t wake_detached(struct gp *gp, struct waker *k)
+static void wake_detached(struct gp *gp, struct waker *k)
 {
     struct cds_wfs_node *node, *next;
-    uint64_t n = 0;
 
     if (!gp->wait)
-        return 0;
+        return;
     for (node = cds_wfs_first(gp->wait); node; node = next) {
         next = cds_wfs_next_blocking(node);
         waker_take(k, container_of(node, struct gp_waiter, node));
-        n++;
     }
     gp->wait = NULL;
-    return n;
 }
 
-static uint64_t wake_cookies(struct gp *gp, struct waker *k)
+static void wake_cookies(struct gp *gp, struct waker *k)
 {
     struct gp_waiter **p = &gp->cookie_waiters;
-    uint64_t n = 0;
 
     while (*p) {
         struct gp_waiter *w = *p;
@@ -85,9 +82,7 @@ static uint64_t wake_cookies(struct gp *gp, struct waker *k)
         }
         *p = w->next;
         waker_take(k, w);
-        n++;
     }
-    return n;
 }
 
 static void fail_list(struct cds_wfs_head *list, int error)
@@ -120,12 +115,23 @@ void grace_fail_waiters(struct gp *gp, int error)
     }
 }
 
+/* Figures: this thread alone adds, anybody reads. */
+static void waker_count(const struct waker *k, struct gp *gp)
+{
+    store_relaxed(&gp->n_direct_wakes, gp->n_direct_wakes + k->n_direct);
+    store_relaxed(&gp->n_worker_wakes, gp->n_worker_wakes + k->n_worker);
+    store_relaxed(&gp->n_fifo_wakes, gp->n_fifo_wakes + k->n_fifo);
+    store_relaxed(&gp->max_direct_wakes, MAX(gp->max_direct_wakes, k->n_direct));
+    store_relaxed(&gp->n_synchronizes, gp->n_synchronizes + k->n_direct + k->n_worker + k->n_fifo);
+}
+
 void grace_wake_waiters(struct grace *g, struct arena *a, const struct arena_parameters *p)
 {
-    struct waker k = {.grace = g, .direct = wake_from_gp(&a->gp, p), .n_direct = p->wake_direct};
-    uint64_t n = wake_detached(&a->gp, &k) + wake_cookies(&a->gp, &k);
+    struct waker k = {.grace = g, .direct = wake_from_gp(&a->gp, p), .direct_max = p->wake_direct};
 
+    wake_detached(&a->gp, &k);
+    wake_cookies(&a->gp, &k);
+    waker_count(&k, &a->gp);
     if (k.n_fifo > 0)
         reclaimer_kick_callbacks(g->reclaimer);
-    store_relaxed(&a->gp.n_synchronizes, a->gp.n_synchronizes + n); /* a figure */
 }

@@ -86,6 +86,8 @@ struct gp {
 
     /* figures: the thread adds, anybody reads */
     uint64_t last_usec, max_usec, n_synchronizes, n_mutes;
+    uint64_t n_direct_wakes, n_worker_wakes, n_fifo_wakes;  /* who woke them: the sum is n_synchronizes */
+    uint64_t max_direct_wakes;                              /* by the thread itself at the end of one */
     uint64_t oldest_client, oldest_lane, oldest_since_usec; /* a reader that is being waited for; 0: none */
 };
 

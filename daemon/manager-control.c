@@ -143,6 +143,10 @@ static void arena_control_figures(struct arena *a, struct control_figures *ret)
         .n_sweeps = f.n_sweeps,
         .n_synchronizes = load_relaxed(&a->gp.n_synchronizes),
         .synchronizing = load_relaxed(&a->gp.n_in_flight),
+        .n_direct_wakes = load_relaxed(&a->gp.n_direct_wakes),
+        .n_worker_wakes = load_relaxed(&a->gp.n_worker_wakes),
+        .n_fifo_wakes = load_relaxed(&a->gp.n_fifo_wakes),
+        .max_direct_wakes = load_relaxed(&a->gp.max_direct_wakes),
         .n_mutes = load_relaxed(&a->gp.n_mutes),
         .n_wakeups = f.n_wakeups,
     };

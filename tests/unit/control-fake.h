@@ -69,6 +69,8 @@ static inline int fake_status(void *userdata, struct control_status *ret)
         .arenas = 2,
         .clients = 3,
         .clients_max = 1024,
+        .callbacks_waiting = 7,
+        .n_callbacks = 70,
         .n_wakeups = 12,
         .rss_bytes = 3 << 20,
         .n_membarriers = 21,
@@ -107,7 +109,11 @@ static inline struct control_arena_info fake_routes(struct fake *fake)
                     .n_page_objects = 10,
                     .page_histogram = {[0] = 2, [2] = 1, [CONTROL_PAGE_HISTOGRAM - 1] = 1},
                     .oldest_pending_usec = 2500,
-                    .n_synchronizes = ++fake->synchronizes},
+                    .n_synchronizes = ++fake->synchronizes,
+                    .n_direct_wakes = 11,
+                    .n_worker_wakes = 12,
+                    .n_fifo_wakes = 13,
+                    .max_direct_wakes = 5},
         .oldest_reader = {.found = true, .client = 1, .pid = 77, .tid = 78, .age_usec = 1500},
     };
 }
@@ -125,7 +131,11 @@ static inline struct control_arena_info fake_tables(void)
                     .size_bytes = 1 << 20,
                     .oldest_pending_usec = 100,
                     .gp_last_usec = 90,
-                    .gp_max_usec = 100},
+                    .gp_max_usec = 100,
+                    .n_direct_wakes = 100,
+                    .n_worker_wakes = 200,
+                    .n_fifo_wakes = 300,
+                    .max_direct_wakes = 4},
     };
 }
 

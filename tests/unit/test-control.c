@@ -182,6 +182,13 @@ static void status_sums_what_the_caller_may_see(void **state)
     assert_int_equal(number_at(o, "parameters/status/figures/gracePeriodMaxUSec"), 900);
     assert_int_equal(number_at(o, "parameters/status/figures/drains/interval"), 5);
     assert_int_equal(number_at(o, "parameters/status/figures/oldestPendingUSec"), 2500); /* not a sum */
+    assert_int_equal(number_at(o, "parameters/status/figures/directWakes"), 111);
+    assert_int_equal(number_at(o, "parameters/status/figures/workerWakes"), 212);
+    assert_int_equal(number_at(o, "parameters/status/figures/fifoWakes"), 313);
+    assert_int_equal(number_at(o, "parameters/status/figures/maxDirectWakes"), 5); /* not a sum */
+    assert_int_equal(number_at(o, "parameters/status/callbacksWaiting"), 7);
+    assert_int_equal(number_at(o, "parameters/status/callbacks"), 70);
+    assert_int_equal(number_at(o, "parameters/status/membarriers"), 21);
     assert_int_equal(number_at(o, "parameters/status/membarriers"), 21);
     assert_string_equal(text_at(o, "parameters/status/configFile"), "/etc/reclaimd/reclaimd.conf");
     (void)json_object_put(o);
