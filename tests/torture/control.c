@@ -122,5 +122,51 @@ int control_set(const char *path, const char *arena, const char *values)
 {
     _cleanup_(json_freep) struct json_object *parameters = NULL;
 
+    if (!arena)
+        return call(path, "SetParameters", &parameters, "{\"values\":%s}", values);
     return call(path, "SetParameters", &parameters, "{\"arena\":\"%s\",\"values\":%s}", arena, values);
+}
+
+static bool member_copy(struct json_object *o, const char *name, char ret[static TUNE_TEXT_BYTES])
+{
+    struct json_object *value;
+
+    if (!json_object_object_get_ex(o, name, &value))
+        return false;
+    return snprintf(ret, TUNE_TEXT_BYTES, "%s", json_object_get_string(value)) < TUNE_TEXT_BYTES;
+}
+
+static bool tunable_read(struct json_object *o, struct tunable *ret)
+{
+    char scope[TUNE_TEXT_BYTES];
+
+    *ret = (struct tunable){.n_changes = 0};
+    if (!member_copy(o, "name", ret->name) || !member_copy(o, "type", ret->type) ||
+        !member_copy(o, "range", ret->range) || !member_copy(o, "default", ret->standard) ||
+        !member_copy(o, "scope", scope))
+        return false;
+    ret->of_arena = strcmp(scope, "arena") == 0;
+    return true;
+}
+
+int control_tunables(const char *path, bool with_daemon, struct tunable *tunables, unsigned max,
+                     unsigned *ret_n)
+{
+    _cleanup_(json_freep) struct json_object *parameters = NULL;
+    struct json_object *list = NULL;
+    unsigned n = 0;
+    int r = call(path, "ListParameters", &parameters, "{}");
+
+    if (r < 0)
+        return r;
+    (void)json_object_object_get_ex(parameters, "parameters", &list);
+    for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+        if (n == max || !tunable_read(json_object_array_get_idx(list, i), &tunables[n]))
+            return words_set(-EPROTO, "the daemon's ListParameters: entry %zu cannot be understood", i);
+        n += with_daemon || tunables[n].of_arena;
+    }
+    if (n == 0)
+        return words_set(-EPROTO, "the daemon's ListParameters has none");
+    *ret_n = n;
+    return 0;
 }

@@ -42,9 +42,20 @@ int crew_add(struct crew *c, const char *kind, crew_main_fn main, unsigned numbe
     return member_start(c, m);
 }
 
+static void member_lost(struct crew *c, const struct member *m)
+{
+    if (c->lost && !m->reckless)
+        c->lost(c, m);
+}
+
 /* What it means that a process ended so. */
 static int member_judge(struct crew *c, const struct member *m, int status)
 {
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && c->others_kill) {
+        c->killed_by_others++;
+        member_lost(c, m);
+        return 0;
+    }
     if (WIFSIGNALED(status) && !m->killed && !m->reckless)
         return world_fail(c->world, "%s process %u died of signal %d (%s)", m->kind, m->number,
                           WTERMSIG(status), strsignal(WTERMSIG(status)));
@@ -92,6 +103,7 @@ void crew_kill(struct crew *c, struct member *m)
     (void)waitpid(m->pid, NULL, 0);
     m->pid = 0;
     c->kills++;
+    member_lost(c, m);
 }
 
 int crew_finish(struct crew *c)

@@ -26,7 +26,10 @@ struct crew {
     struct world *world;
     struct member members[CREW_MAX];
     unsigned n;
-    uint64_t incarnations, kills, ends;
+    uint64_t incarnations, kills, killed_by_others, ends;
+    bool others_kill; /* the daemon may, for stalling */
+    void (*lost)(struct crew *c,
+                 const struct member *m); /* a process was killed; before the next takes its place */
 };
 
 /* Starts one more. -errno with words_set(). */

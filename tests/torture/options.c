@@ -51,7 +51,7 @@ static const struct option option_table[] = {
      .help = "processes are killed at random moments"},
     {"hostile", NULL, OPTION_FLAG, FIELD(hostile),
      .help = "beside them, processes of another user that attack the daemon"},
-    {"tune", NULL, OPTION_FLAG, FIELD(tune), .help = "parameters of the arena change all the time"},
+    {"tune", NULL, OPTION_FLAG, FIELD(tune), .help = "every parameter changes all the time, to any value"},
     {"kill-points", NULL, OPTION_FLAG, FIELD(kill_points),
      .help = "instead: one client after the other dies at each test point of the library"},
     {"broken", NULL, OPTION_FLAG, FIELD(broken),

@@ -26,7 +26,7 @@ enum {
     TURN_MS = 1,
     KILL_MIN_MS = 20, /* hundreds of kills a minute */
     KILL_MAX_MS = 220,
-    TUNE_MS = 50,
+    TUNE_MS = 20,
     PROGRESS_S = 60, /* a run in which nothing moves for so long has failed */
     MEMORY_GROWTH_MIB = 256,
     LOG_LINES = 20,
@@ -120,7 +120,12 @@ int run_open(struct torture_run *run)
     if (r < 0)
         return words_set(r, "reclaim_lane_get: %s", reclaim_strerror(r));
     r = world_make_board(run->world, run->reclaim, run->lane, &run->board);
-    return r < 0 ? r : pipe_init(&run->pipe, run->board);
+    if (r >= 0)
+        r = pipe_init(&run->pipe, run->board);
+    /* a daemon that others use keeps what it has for all of them */
+    if (r >= 0 && run->options->tune)
+        r = tuning_init(&run->tuning, run->service.paths.control, run->service.ours);
+    return r;
 }
 
 int run_check_daemon(struct torture_run *run)
@@ -139,20 +144,25 @@ int run_check_daemon(struct torture_run *run)
 
 /* ---- While it runs ---- */
 
-/* Kills a worker; what its threads held is lost at most. */
-static void kill_one(struct torture_run *run)
+/* A worker was killed; what its threads held is lost at most. */
+static void worker_lost(struct crew *crew, const struct member *m)
 {
+    struct torture_run *run = container_of(crew, struct torture_run, crew);
     uint64_t n_threads = run->options->n_readers + run->options->n_writers;
-    unsigned number = random_below(&run->random, (uint32_t)run->options->n_processes);
 
-    crew_kill(&run->crew, &run->crew.members[number]);
-    for (uint64_t i = number; i < n_threads; i += run->options->n_processes) {
+    for (uint64_t i = m->number; i < n_threads; i += run->options->n_processes) {
         struct thread_count *count = &run->world->counts[i];
 
         run->lost_objects += count->held_objects; /* its writer is dead */
         run->lost_bytes += count->held_bytes;
         count->held_objects = count->held_bytes = 0;
     }
+}
+
+static void kill_one(struct torture_run *run)
+{
+    crew_kill(&run->crew,
+              &run->crew.members[random_below(&run->random, (uint32_t)run->options->n_processes)]);
 }
 
 static bool due(uint64_t *when_ns, uint64_t now_ns, uint64_t next_ms)
@@ -190,7 +200,7 @@ static int run_turn(struct torture_run *run, uint64_t now_ns)
     if (r >= 0)
         r = run_check_daemon(run);
     if (r >= 0 && run->options->tune && due(&run->tune_ns, now_ns, TUNE_MS))
-        r = run_tune(run);
+        r = tuning_change(&run->tuning, run->service.paths.control, run->world->arena, &run->random);
     if (r >= 0)
         r = check_progress(run, now_ns);
     if (due(&run->tell_ns, now_ns, 1000))
@@ -202,6 +212,8 @@ static int start_crew(struct torture_run *run)
 {
     int r = 0;
 
+    run->crew.lost = worker_lost;
+    run->crew.others_kill = run->options->tune;
     for (unsigned i = 0; i < run->options->n_processes && r >= 0; i++)
         r = crew_add(&run->crew, "worker", worker_main, i, false);
     if (run->options->hostile && r >= 0)

@@ -10,6 +10,7 @@
 #include "crew.h"
 #include "pipe.h"
 #include "random.h"
+#include "tune.h"
 
 struct torture_run {
     const struct torture_options *options;
@@ -25,7 +26,7 @@ struct torture_run {
     uint64_t start_ns, tell_ns, kill_ns, tune_ns, progress_ns; /* when, or when next */
     uint64_t progress;                                         /* sections and replacements at that time */
     uint64_t lost_objects, lost_bytes; /* at most so much was private to those killed */
-    uint64_t n_tuned;
+    struct tuning tuning;
     uint64_t memory_bytes;      /* the daemon's, at the start */
     struct control_figures end; /* once all is freed */
 };
@@ -54,9 +55,6 @@ int run_empty(struct torture_run *run, bool board, unsigned n_clients);
 
 /* The books must be right: audit, refusals, and beside n_kept objects what is not freed is what was lost. */
 int run_judge(struct torture_run *run, unsigned n_kept);
-
-/* A random parameter of the arena gets a random value. */
-int run_tune(struct torture_run *run);
 
 /* One line of how it goes; the table of the end. */
 void run_tell(struct torture_run *run, uint64_t now_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a run says: a line a second, a table at its end. And what it changes while it runs. */
+/* What a run says: a line a second, a table at its end. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -61,43 +61,12 @@ void run_tell_end(const struct torture_run *run)
            sum.replaced, sum.deferred, sum.unpublished, sum.waits, sum.timeouts, sum.bursts, sum.full,
            sum.again);
     printf("Processes: %" PRIu64 " started, %" PRIu64 " killed, %u times an observer, %" PRIu64
-           " lives of threads, %" PRIu64 " parameters changed\n",
-           run->crew.incarnations, run->crew.kills, run->world->n_observer, sum.threads, run->n_tuned);
-}
-
-/* ---- --tune ---- */
-
-static const struct {
-    const char *name;
-    const char *values[4];
-} tunables[] = {
-    {"drain-interval", {"1ms", "20ms", "1s", "5ms"}},
-    {"flood-objects", {"1", "64", "512", "100000"}},
-    {"flood-bytes", {"4K", "1M", "16M", "1G"}},
-    {"flood-interval", {"0", "100us", "1ms", "20ms"}},
-    {"gp-wait", {"poll", "callback", "poll", "callback"}},
-    {"batches", {"1", "2", "3", "64"}},
-    {"batching", {"yes", "no", "yes", "yes"}},
-    {"wake-from-gp", {"no", "yes", "auto", "no"}},
-    {"wake-direct", {"0", "1", "5", "1000"}},
-    {"wake-flood", {"0", "1", "2", "64"}},
-    {"gp-first-check", {"0", "50us", "1ms", "10ms"}},
-    {"gp-next-check", {"0", "100us", "1ms", "10ms"}},
-    {"expedited", {"yes", "no", "no", "no"}},
-    {"purge-threshold", {"0", "1M", "64M", "auto"}},
-    {"purge-delay", {"0", "10ms", "500ms", "off"}},
-    {"purge-while-purging", {"yes", "no", "yes", "no"}},
-    {"client-pending-max", {"1%", "25%", "100%", "64K"}},
-    {"zero-on-free", {"yes", "no", "no", "no"}},
-};
-
-int run_tune(struct torture_run *run)
-{
-    unsigned i = random_below(&run->random, ARRAY_SIZE(tunables));
-    char values[128];
-
-    (void)snprintf(values, sizeof(values), "{\"%s\":\"%s\"}", tunables[i].name,
-                   tunables[i].values[random_below(&run->random, ARRAY_SIZE(tunables[i].values))]);
-    run->n_tuned++;
-    return control_set(run->service.paths.control, run->world->arena, values);
+           " lives of threads\n",
+           run->crew.incarnations, run->crew.kills, run->world->n_observer, sum.threads);
+    if (run->options->tune)
+        printf("Parameters: %" PRIu64 " changes of %u, each at least %" PRIu64 " times; %" PRIu64
+               " processes were killed by the daemon for stalling, %" PRIu64
+               " opens and lanes refused by a limit\n",
+               run->tuning.n_changes, run->tuning.n, tuning_least(&run->tuning), run->crew.killed_by_others,
+               sum.refused + load_relaxed(&run->world->n_refused));
 }

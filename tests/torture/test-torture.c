@@ -9,8 +9,10 @@
 
 #include <cmocka.h>
 
+#include "basic/parse.h"
 #include "object.h"
 #include "options.h"
+#include "tune.h"
 
 /* ---- Objects ---- */
 
@@ -227,6 +229,77 @@ static void options_are_refused_in_words(void **state)
     }
 }
 
+/* ---- Parameters ---- */
+
+/* Each of the values that a range names comes up, and nothing that it does not allow. */
+static void values_are_of_the_range(void **state)
+{
+    static const struct {
+        struct tunable t;
+        const char *must[5]; /* bounds and words: they come up in 2,000 draws */
+        bool only;           /* there are no others */
+    } rows[] = {
+        {{.type = "boolean", .range = "no, yes"}, {"no", "yes"}, true},
+        {{.type = "choice", .range = "poll, callback"}, {"poll", "callback"}, true},
+        {{.type = "choice", .range = "no, yes, auto"}, {"no", "yes", "auto"}, true},
+        {{.type = "time", .range = "1ms..1h"}, {"1ms", "1h"}, false},
+        {{.type = "time", .range = "100ms..1h or off"}, {"100ms", "1h", "off"}, false},
+        {{.type = "size", .range = "0..2T or auto"}, {"0", "2T", "auto"}, false},
+        {{.type = "count", .range = "1..2147483648"}, {"1", "2147483648"}, false},
+        {{.type = "count", .range = "1..3"}, {"1", "2", "3"}, true},
+        {{.type = "percentage", .range = "0%..50%"}, {"0%", "50%"}, false},
+        {{.type = "share", .range = "1%..100% or 4K..2T"}, {"1%", "100%", "4K", "2T"}, false},
+        {{.type = "group", .range = "a group's name or off", .standard = "reclaimd"},
+         {"reclaimd", "off"},
+         true},
+        {{.type = "novelty", .range = "whatever", .standard = "x"}, {"x"}, true},
+    };
+    struct torture_random random = random_make(3, 3);
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        char value[TUNE_TEXT_BYTES];
+        unsigned seen = 0, all = 0;
+
+        for (unsigned n = 0; n < 2000; n++) {
+            unsigned is = 0;
+
+            tunable_draw(&rows[i].t, &random, value);
+            for (unsigned m = 0; m < ARRAY_SIZE(rows[i].must) && rows[i].must[m]; m++) {
+                all |= 1u << m;
+                is |= (unsigned)(strcmp(value, rows[i].must[m]) == 0) << m;
+            }
+            seen |= is;
+            assert_true(is != 0 || !rows[i].only);
+        }
+        assert_int_equal(seen, all);
+    }
+}
+
+/* Any number of the range, as it is written, neither below nor above: the daemon would refuse it. */
+static void numbers_are_between_the_bounds(void **state)
+{
+    static const struct tunable times = {.type = "time", .range = "50us..1s"},
+                                sizes = {.type = "size", .range = "4K..1T"};
+    struct torture_random random = random_make(4, 4);
+    unsigned n_small = 0;
+
+    (void)state;
+    for (unsigned n = 0; n < 2000; n++) {
+        char value[TUNE_TEXT_BYTES];
+        uint64_t number;
+
+        tunable_draw(&times, &random, value);
+        assert_int_equal(parse_usec(value, &number), 0);
+        assert_in_range(number, 50, USEC_PER_SEC);
+        n_small += number < USEC_PER_MSEC;
+        tunable_draw(&sizes, &random, value);
+        assert_int_equal(parse_bytes(value, &number), 0);
+        assert_in_range(number, 4096, UINT64_C(1) << 40);
+    }
+    assert_in_range(n_small, 500, 1500); /* all orders of magnitude alike */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +313,8 @@ int main(void)
         cmocka_unit_test(options_are_taken),
         cmocka_unit_test(seeds_differ_unless_said),
         cmocka_unit_test(options_are_refused_in_words),
+        cmocka_unit_test(values_are_of_the_range),
+        cmocka_unit_test(numbers_are_between_the_bounds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,6 +49,11 @@ static int life_begin(struct torture_thread *t)
 {
     int r = reclaim_lane_get(t->reclaim, &t->lane);
 
+    if (r == -EMFILE && t->world->options.tune) { /* lanes-max of when the arena was opened */
+        t->count->refused++;
+        clock_sleep_ms(LOOK_MS);
+        return r;
+    }
     if (r < 0)
         return world_call_failed(t->world, r, "reclaim_lane_get");
     t->end_ns = clock_now_ns() + random_between(&t->random, LIFE_MIN_MS, LIFE_MAX_MS) * UINT64_C(1000000);
@@ -158,6 +163,11 @@ static int worker_open(struct worker *w, const unsigned *numbers, unsigned n)
 
     w->observer = reads && random_one_in(&w->random, 3);
     r = world_open(w->world, w->observer ? RECLAIM_READ_ONLY : 0, &w->reclaim);
+    if (r == -EMFILE) { /* clients-max */
+        (void)fetch_add_relaxed(&w->world->n_refused, 1);
+        clock_sleep_ms(LOOK_MS);
+        return 0;
+    }
     if (r < 0)
         return r;
     if (w->observer)
@@ -226,7 +236,7 @@ int worker_main(struct world *world, unsigned process, uint64_t incarnation)
         r = handler_install();
     while (r >= 0 && !world_stops(world)) {
         r = worker_open(&w, numbers, n);
-        if (r >= 0)
+        if (w.reclaim)
             r = worker_run_threads(&w, places, numbers, n);
         if (w.reclaim)
             worker_close(&w, places, n);

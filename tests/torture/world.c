@@ -43,6 +43,8 @@ int world_open(struct world *w, unsigned flags, struct reclaim **ret)
     };
     int r = reclaim_open(w->arena, &options, ret);
 
+    if (r == -EMFILE && w->options.tune)
+        return r;
     if (r < 0)
         return words_set(r, "cannot open arena %s: %s", w->arena, *message ? message : reclaim_strerror(r));
     return 0;

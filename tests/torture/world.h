@@ -51,7 +51,8 @@ struct board {
 struct thread_count {
     uint64_t pipe[PIPE_FREE + 1], batch[BATCHES_MAX_SEEN + 1]; /* objects, sections */
     uint64_t sections, handler_sections, verified;
-    uint64_t made, reused, replaced, deferred, unpublished, waits, timeouts, full, again, bursts, threads;
+    uint64_t made, reused, replaced, deferred, unpublished, waits, timeouts, full, again, bursts, threads,
+        refused;
     /* Private at this moment, in words that are above the truth at each instant: what a kill may lose. */
     uint64_t held_objects, held_bytes;
 } __attribute__((aligned(64)));
@@ -62,6 +63,7 @@ struct world {
     uint32_t stop;                           /* the coordinator: all threads end */
     uint32_t failed;                         /* anybody, once; the words say what */
     uint32_t n_observer;                     /* how often a process was an observer */
+    uint32_t n_refused;                      /* how often a limit kept one from opening the arena */
     struct thread_count counts[THREADS_MAX]; /* readers first */
     uint64_t n_granules;
     uint64_t *granules; /* a bit for each granule where an object once was; any writer, by or */
@@ -70,7 +72,7 @@ struct world {
 /* Makes the shared part; before the first fork. NULL: no memory. */
 struct world *world_new(const struct torture_options *options);
 
-/* Opens the arena in this process. -errno with words_set(). */
+/* Opens the arena in this process. -errno with words_set(); without for -EMFILE under --tune: a limit of the moment. */
 int world_open(struct world *w, unsigned flags, struct reclaim **ret);
 
 /* Fills a new arena with cells and entries. */

@@ -35,13 +35,13 @@ static void hold(struct torture_thread *t, uint64_t bytes)
 {
     store_relaxed(&t->count->held_objects, t->count->held_objects + 1);
     store_relaxed(&t->count->held_bytes, t->count->held_bytes + bytes);
-    /* a kill stops the thread between two instructions, after all stores before; pairs with kill_one() */
+    /* a kill stops the thread between two instructions, after all stores before; pairs with worker_lost() */
     compiler_fence();
 }
 
 static void let_go(struct torture_thread *t, uint64_t bytes)
 {
-    compiler_fence(); /* as in hold(); pairs with kill_one() */
+    compiler_fence(); /* as in hold(); pairs with worker_lost() */
     store_relaxed(&t->count->held_objects, t->count->held_objects - 1);
     store_relaxed(&t->count->held_bytes, t->count->held_bytes - bytes);
 }
