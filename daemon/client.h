@@ -5,7 +5,8 @@
  * Who owns what
  *   main thread        connection, pidfd, limits, life
  *   arena's worker     lanes[].life, account, and of lanes[].lane all but shared and slot, which never change
- *   grace-period thread lanes[].ticket, until it hands a ticket to who completes it
+ *   grace-period thread lanes[].rings_seen; lanes[].ticket, until it hands a ticket to who completes
+ *                      it
  * A client is freed when its last reference goes: the main thread's, the arena's list, each straggler, each
  * job.
  */
@@ -80,6 +81,7 @@ struct client_lane {
     bool active;         /* something was found at the last looks: look again in every pass */
     uint32_t idle_looks;
     struct ticket ticket;
+    uint32_t rings_seen; /* grace-period thread: of the lane's rings */
 };
 
 struct client {

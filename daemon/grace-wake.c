@@ -42,9 +42,10 @@ struct waker {
     uint64_t n_direct, n_worker, n_fifo; /* done so far */
 };
 
+/* Who asked not to be kept waiting is not put behind callbacks either. */
 static void waker_take(struct waker *k, struct gp_waiter *w)
 {
-    if (!k->direct) {
+    if (!k->direct && !w->expedited) {
         callbacks_push(k->grace->callbacks, &w->callback, waiter_run);
         k->n_fifo++;
     } else if (k->n_direct < k->direct_max) {

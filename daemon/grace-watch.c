@@ -138,6 +138,27 @@ static void client_look_at_tickets(struct grace *g, struct client *c)
     }
 }
 
+/* Did it ring for its arena's worker? A ticket alone wakes nobody but us: a worker that woke too would take the
+ * processor from whom we wake. A hostile count is a number that moved or not: it speaks for its own lane only. */
+static bool client_wants_worker(const struct client *c)
+{
+    uint32_t marks = load_acquire(&c->n_marked); /* pairs with arena_give_lane() */
+    bool wants = false;
+
+    for (uint32_t lane = 0; lane < marks; lane++) {
+        struct client_lane *cl = client_lane_at(c, lane);
+        uint32_t rings;
+
+        if (!cl)
+            continue;
+        /* Relaxed: stored before the write to the eventfd that we were woken by; pairs with lane_ring_worker(). */
+        rings = load_relaxed(&cl->lane.shared->rings);
+        wants |= rings != cl->rings_seen;
+        cl->rings_seen = rings;
+    }
+    return wants;
+}
+
 static bool client_rings_too_often(struct client *c, uint64_t now)
 {
     if (now - c->bell_window_usec > BELL_WINDOW_USEC) {
@@ -160,7 +181,8 @@ void grace_handle_bell(struct grace *g, uint64_t client_id, uint64_t now)
         client_ref_if_any(container_of(node, struct client, watch_node))) { /* else it went meanwhile */
         c = container_of(node, struct client, watch_node);
         client_look_at_tickets(g, c);
-        arena_ring(c->arena, c);
+        if (client_wants_worker(c))
+            arena_ring(c->arena, c);
         if (client_rings_too_often(c, now))
             client_mute(g, c, now);
         client_unref(c);

@@ -126,7 +126,8 @@ struct abi_domain {
 
 /* ---- Channel: one client and the daemon ---- */
 
-#define ABI_RING_RECORDS 4096u   /* a lane's ring: what a daemon that naps 50 us finds half full; a power of two */
+#define ABI_RING_RECORDS                                                                                     \
+    4096u /* a lane's ring: what a daemon that naps 50 us finds half full; a power of two */
 #define ABI_MAGAZINE_WORDS 1024u /* a lane's magazine of one class; a power of two */
 
 /* One thread's reader slot, alone on its line. Client: read_lock/unlock; the daemon clears it once the owner
@@ -231,6 +232,11 @@ struct abi_lane {
        its futex -- */
     uint32_t owner[16] __attribute__((aligned(ABI_CACHE_LINE)));
 
+    /* -- client's, a line of its own, as it moves seldom -- */
+    /* times that it rang for more than a ticket or a cookie; before the eventfd; pairs with grace_handle_bell() */
+    uint32_t rings __attribute__((aligned(ABI_CACHE_LINE)));
+    uint32_t reserved3[15];
+
     /* -- client's -- */
     struct abi_take take[ABI_CLASSES] __attribute__((aligned(ABI_CACHE_LINE)));
 
@@ -276,9 +282,10 @@ _Static_assert(offsetof(struct abi_domain, sleeps) == 192, "domain layout");
 _Static_assert(sizeof(struct abi_domain) == 256, "domain layout");
 _Static_assert(offsetof(struct abi_lane, tail) == 64, "lane layout");
 _Static_assert(offsetof(struct abi_lane, owner) == 128, "lane layout");
-_Static_assert(offsetof(struct abi_lane, take) == 192, "lane layout");
-_Static_assert(offsetof(struct abi_lane, magazine_head) == 640, "lane layout");
-_Static_assert(offsetof(struct abi_lane, ring) == 768, "lane layout");
+_Static_assert(offsetof(struct abi_lane, rings) == 192, "lane layout");
+_Static_assert(offsetof(struct abi_lane, take) == 256, "lane layout");
+_Static_assert(offsetof(struct abi_lane, magazine_head) == 704, "lane layout");
+_Static_assert(offsetof(struct abi_lane, ring) == 832, "lane layout");
 _Static_assert(sizeof(struct abi_lane) % ABI_PAGE_BYTES == 0, "lanes keep page alignment");
 
 /* ---- Messages: fixed structs on a SOCK_SEQPACKET connection, one connection an attachment ---- */

@@ -57,6 +57,13 @@ void lane_bell(struct lane *l)
     errno = saved;
 }
 
+/* For the arena's worker, not only for a ticket: the grace-period thread then hands the bell on. */
+static void lane_ring_worker(struct lane *l)
+{
+    store_relaxed(&l->shared->rings, load_relaxed(&l->shared->rings) + 1); /* the system call orders it */
+    lane_bell(l);
+}
+
 /* The cold half of lane_ring(): this lane has yet to ring for this `want`. 0, for those that end with it. */
 __attribute__((noinline, cold)) int lane_ring_new(struct lane *l, uint32_t want)
 {
@@ -65,7 +72,7 @@ __attribute__((noinline, cold)) int lane_ring_new(struct lane *l, uint32_t want)
     RECLAIM_TEST_POINT("defer-bell");
     lane_fence(l);
     if (load_relaxed(&l->domain->sleeps) != ABI_AWAKE)
-        lane_bell(l);
+        lane_ring_worker(l);
     return 0;
 }
 
@@ -74,7 +81,7 @@ __attribute__((noinline, cold)) void lane_ring_dozing(struct lane *l)
 {
     lane_fence(l);                                      /* B1; pairs with arena_sleep() */
     if (load_relaxed(&l->domain->sleeps) == ABI_DOZING) /* stale is harmless: it is a matter of delay only */
-        lane_bell(l);
+        lane_ring_worker(l);
 }
 
 /* The daemon has closed the connection; a restarted one inherits it open. */
@@ -125,7 +132,7 @@ int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *
         if (error < 0)
             break;
         if (!rung)
-            lane_bell(l);
+            lane_ring_worker(l);
         rung = false;
         futex_sleep(word, seen, MIN(deadline_ns - now_ns, (uint64_t)TURN_NS));
         now_ns = clock_ns();

@@ -155,6 +155,8 @@ void raw_ring(const struct raw *raw)
 {
     const uint64_t one = 1;
 
+    if (raw->lane)
+        __atomic_store_n(&raw->lane->rings, raw->lane->rings + 1, __ATOMIC_RELAXED);
     (void)write(raw->fds[3], &one, sizeof(one));
 }
 

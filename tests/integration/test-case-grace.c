@@ -340,6 +340,30 @@ static void case_22_given_up(void **state)
     daemon_stop(d);
 }
 
+/* A ticket is the grace-period thread's alone: the arena's worker sleeps through it, but for a slow machine's turns. */
+static void tickets_leave_the_worker_asleep(void **state)
+{
+    const int n_calls = 200;
+    struct daemon *d = *state;
+    struct reclaim_lane *l;
+    struct reclaim *r;
+    int64_t before;
+
+    daemon_start(d, "--arena", "a:16M", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    assert_int_equal(reclaim_barrier(l, NULL), 0);
+    do {
+        before = arena_figure(d, "a", "wakeups");
+        sleep_ms(100);
+    } while (arena_figure(d, "a", "wakeups") != before);
+    for (int i = 0; i < n_calls; i++)
+        assert_int_equal(reclaim_synchronize(l, i % 2 ? RECLAIM_EXPEDITED : 0, NULL), 0);
+    assert_true(arena_figure(d, "a", "wakeups") - before < n_calls / 10);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
 int main(void)
 {
     struct daemon d = {0};
@@ -352,6 +376,7 @@ int main(void)
         daemon_test(case_22_next_grace_period),
         daemon_test(case_22_by_cookie),
         daemon_test(case_22_given_up),
+        daemon_test(tickets_leave_the_worker_asleep),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

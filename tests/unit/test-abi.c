@@ -37,9 +37,10 @@ static void test_layout(void **state)
         {offsetof(struct abi_lane, answer), 80},
         {offsetof(struct abi_lane, ticket_error), 100},
         {offsetof(struct abi_lane, owner), 128},
-        {offsetof(struct abi_lane, take), 192},
-        {offsetof(struct abi_lane, magazine_head), 640},
-        {offsetof(struct abi_lane, ring), 768},
+        {offsetof(struct abi_lane, rings), 192},
+        {offsetof(struct abi_lane, take), 256},
+        {offsetof(struct abi_lane, magazine_head), 704},
+        {offsetof(struct abi_lane, ring), 832},
         {offsetof(struct abi_lane, magazine), 36864},
         {sizeof(struct abi_lane), 36864 + 28 * 1024 * 8},
         {sizeof(struct abi_channel), 64},
@@ -70,6 +71,7 @@ static void test_writers_have_lines_of_their_own(void **state)
         {offsetof(struct abi_lane, head), offsetof(struct abi_lane, chain_head) + 7},
         {offsetof(struct abi_lane, tail), offsetof(struct abi_lane, ticket_error) + 3},
         {offsetof(struct abi_lane, owner), offsetof(struct abi_lane, owner) + 63},
+        {offsetof(struct abi_lane, rings), offsetof(struct abi_lane, rings) + 3},
         {offsetof(struct abi_lane, take), offsetof(struct abi_lane, take) + ABI_CLASSES * 16 - 1},
         {offsetof(struct abi_lane, magazine_head),
          offsetof(struct abi_lane, magazine_head) + ABI_CLASSES * 4 - 1},
@@ -146,9 +148,9 @@ static void test_geometry(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout),      cmocka_unit_test(test_writers_have_lines_of_their_own),
-        cmocka_unit_test(test_words),       cmocka_unit_test(test_class_table),
-        cmocka_unit_test(test_every_size),  cmocka_unit_test(test_geometry),
+        cmocka_unit_test(test_layout),     cmocka_unit_test(test_writers_have_lines_of_their_own),
+        cmocka_unit_test(test_words),      cmocka_unit_test(test_class_table),
+        cmocka_unit_test(test_every_size), cmocka_unit_test(test_geometry),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
