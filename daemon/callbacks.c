@@ -24,6 +24,13 @@ bool callbacks_is_empty(struct callbacks *c)
     return cds_wfcq_empty(&c->head, &c->tail);
 }
 
+uint64_t callbacks_length(const struct callbacks *c)
+{
+    uint64_t n_run = load_relaxed(&c->n_run), n_queued = load_relaxed(&c->n_queued); /* either may be late */
+
+    return n_queued - MIN(n_run, n_queued);
+}
+
 bool callbacks_run(struct callbacks *c, uint64_t limit)
 {
     for (uint64_t i = 0; i < limit; i++) {

@@ -33,4 +33,7 @@ bool callbacks_run(struct callbacks *c, uint64_t limit);
 
 bool callbacks_is_empty(struct callbacks *c);
 
+/* Any thread: entries pushed and not yet run. To who runs them at least those whose push has returned. */
+uint64_t callbacks_length(const struct callbacks *c);
+
 #endif

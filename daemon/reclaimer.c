@@ -132,7 +132,7 @@ static void run_callbacks(struct reclaimer *r)
 {
     r->callbacks_busy = true;
     (void)pthread_mutex_unlock(&r->lock);
-    (void)callbacks_run(&r->direct, UINT64_MAX);
+    (void)callbacks_run(&r->direct, callbacks_length(&r->direct)); /* those that come meanwhile: next turn */
     (void)callbacks_run(r->callbacks, load_relaxed(&r->callback_limit));
     (void)pthread_mutex_lock(&r->lock);
     r->callbacks_busy = false;

@@ -75,10 +75,11 @@ static void test_limit(void **state)
         assert_true(callbacks_is_empty(&c));
         for (unsigned k = 0; k < cases[i].n; k++)
             push(&c, 0, k);
-        assert_int_equal(c.n_queued, cases[i].n);
+        assert_int_equal(callbacks_length(&c), cases[i].n);
         assert_int_equal(callbacks_run(&c, cases[i].limit), cases[i].more);
         assert_int_equal(n_run[0], cases[i].n_run);
         assert_int_equal(c.n_run, cases[i].n_run);
+        assert_int_equal(callbacks_length(&c), cases[i].n - cases[i].n_run);
         assert_int_equal(callbacks_is_empty(&c), !cases[i].more);
         assert_false(callbacks_run(&c, UINT64_MAX)); /* the rest, in order */
         assert_int_equal(n_run[0], cases[i].n);

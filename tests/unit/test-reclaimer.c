@@ -551,6 +551,40 @@ static void test_fifo_and_direct(void **state)
     fixture_deinit(&f);
 }
 
+struct returner {
+    struct callback callback;
+    struct fixture *f;
+    unsigned stop; /* atomic */
+};
+
+static void returner_run(struct callback *callback)
+{
+    struct returner *e = container_of(callback, struct returner, callback);
+
+    if (!load_relaxed(&e->stop))
+        reclaimer_push_direct(e->f->r, callback, returner_run);
+}
+
+/* What is on the worker's own queue again as soon as it has run takes no turn from the FIFO, nor from arenas. */
+static void test_direct_starves_nobody(void **state)
+{
+    struct fixture f;
+    struct returner returner = {.f = &f};
+    struct entry entries[50];
+    struct teller t;
+
+    fixture_init(&f, 1);
+    reclaimer_push_direct(f.r, &returner.callback, returner_run);
+    entries_push(&f, entries, 50, 'c');
+    reclaimer_kick_callbacks(f.r);
+    await(story_now() == 50);
+    teller_init(&t, 'r', 0);
+    reclaimer_kick(f.r, &t.runnable);
+    await(story_now() == 51);
+    store_relaxed(&returner.stop, 1u);
+    fixture_deinit(&f);
+}
+
 struct herd {
     struct fixture f;
     uint64_t n_run; /* plain: one worker at a time */
@@ -717,6 +751,7 @@ int main(void)
         cmocka_unit_test(test_remove_armed),
         cmocka_unit_test(test_callback_limit),
         cmocka_unit_test_setup(test_fifo_and_direct, story_reset),
+        cmocka_unit_test_setup(test_direct_starves_nobody, story_reset),
         cmocka_unit_test(test_no_callback_is_lost),
         cmocka_unit_test_setup(test_stop, story_reset),
         cmocka_unit_test_setup(test_idle_workers_sleep, story_reset),
