@@ -31,8 +31,8 @@ bool grace_check(struct grace *g, struct arena *a, uint64_t k); /* true: nobody 
 void grace_drop_stragglers(struct gp *gp);
 
 /* grace-wake.c: waiters. */
+void grace_waiter_enter(struct arena *a, struct gp_waiter *w); /* counts it; any thread */
 void grace_wake_waiters(struct grace *g, struct arena *a, const struct arena_parameters *p);
-
 void grace_fail_waiters(struct gp *gp, int error);
 
 /* grace-watch.c: eventfds. */

@@ -72,6 +72,7 @@ void gp_init(struct gp *gp, uint64_t started, uint64_t completed)
     *gp = (struct gp){.started = started, .completed = completed, .needed = completed};
     (void)pthread_mutex_init(&gp->lock, NULL);
     __cds_wfs_init(&gp->curr);
+    __cds_wfs_init(&gp->done);
 }
 
 void gp_deinit(struct gp *gp)
@@ -140,9 +141,7 @@ void grace_synchronize(struct grace *g, struct arena *a, struct gp_waiter *w)
 {
     bool wake;
 
-    w->gp = &a->gp;
-    w->error = 0;
-    (void)fetch_add_relaxed(&a->gp.n_in_flight, 1);
+    grace_waiter_enter(a, w);
     cds_wfs_node_init(&w->node);
     (void)pthread_mutex_lock(&a->gp.lock);
     wake = gp_need(g, a, a->gp.started + 1, w->expedited, false);
@@ -157,13 +156,12 @@ void grace_wait_cookie(struct grace *g, struct arena *a, struct gp_waiter *w, ui
 {
     struct gp *gp = &a->gp;
 
-    w->gp = gp;
-    w->error = 0;
     if (cookie <= gp->completed) { /* over already, whatever runs now */
+        w->error = 0;
         w->done(w);
         return;
     }
-    (void)fetch_add_relaxed(&gp->n_in_flight, 1);
+    grace_waiter_enter(a, w);
     (void)pthread_mutex_lock(&gp->lock);
     w->cookie = MIN(cookie, gp->started + 1);
     (void)gp_need(g, a, w->cookie, w->expedited, false);

@@ -31,6 +31,7 @@
 #include <urcu/wfstack.h>
 
 #include "callbacks.h"
+#include "engine/sync.h"
 
 struct arena;
 struct client;
@@ -42,7 +43,7 @@ struct reclaimer;
 struct gp_waiter {
     struct cds_wfs_node node;
     struct gp_waiter *next;   /* on the list of those who wait for a cookie; the grace-period thread's */
-    struct callback callback; /* when a worker completes it */
+    struct callback callback; /* when the FIFO completes it */
     struct gp *gp;            /* where it is counted */
     uint64_t cookie;          /* gp_wait: that number; else unused */
     bool expedited;
@@ -66,9 +67,10 @@ struct gp {
     bool notify;                 /* kick the worker at completion */
     struct arena *next;          /* that list */
 
-    /* lock-free: waiters who came since the last start */
-    struct __cds_wfs_stack curr;
-    uint64_t n_in_flight; /* waiters on any list; any thread */
+    /* Lock-free: waiters who came since the last start, and those over whom a worker is to wake. */
+    struct __cds_wfs_stack curr, done;
+    struct callback done_callback; /* queued while there is somebody on done */
+    uint64_t load;                 /* waiters in flight, see engine/sync.h; any thread */
 
     /* the thread's own */
     bool active;
@@ -82,12 +84,11 @@ struct gp {
     bool stall_killed;               /* stall-action = kill was carried out */
     uint64_t stall_usec, n_stalls;   /* when to report next; reports of this grace period */
     uint64_t threads_usec;           /* when to ask next whether the threads are still there */
-    bool flooded;                    /* wake-from-gp = auto has fallen back to no */
 
     /* figures: the thread adds, anybody reads */
     uint64_t last_usec, max_usec, n_synchronizes, n_mutes;
-    uint64_t n_direct_wakes, n_worker_wakes, n_fifo_wakes;  /* who woke them: the sum is n_synchronizes */
-    uint64_t max_direct_wakes;                              /* by the thread itself at the end of one */
+    uint64_t n_wakes[SYNC_WAY_MAX]; /* how they were woken: the sum is n_synchronizes */
+    uint64_t max_direct_wakes;      /* by the thread itself at the end of one */
     uint64_t oldest_client, oldest_lane, oldest_since_usec; /* a reader that is being waited for; 0: none */
 };
 

@@ -74,7 +74,7 @@ static int op_status(void *userdata, struct control_status *ret)
         .n_membarriers = grace_n_membarriers(),
         .config_file = config_path(m->options->config_file),
     };
-    ret->callbacks_waiting = load_relaxed(&m->callbacks->n_queued) - ret->n_callbacks;
+    ret->callbacks_waiting = callbacks_length(m->callbacks);
     return 0;
 }
 
@@ -142,10 +142,10 @@ static void arena_control_figures(struct arena *a, struct control_figures *ret)
         .n_chain_objects = f.n_chain_objects,
         .n_sweeps = f.n_sweeps,
         .n_synchronizes = load_relaxed(&a->gp.n_synchronizes),
-        .synchronizing = load_relaxed(&a->gp.n_in_flight),
-        .n_direct_wakes = load_relaxed(&a->gp.n_direct_wakes),
-        .n_worker_wakes = load_relaxed(&a->gp.n_worker_wakes),
-        .n_fifo_wakes = load_relaxed(&a->gp.n_fifo_wakes),
+        .synchronizing = sync_load_waiters(load_relaxed(&a->gp.load)),
+        .n_direct_wakes = load_relaxed(&a->gp.n_wakes[SYNC_DIRECT]),
+        .n_worker_wakes = load_relaxed(&a->gp.n_wakes[SYNC_WORKER]),
+        .n_fifo_wakes = load_relaxed(&a->gp.n_wakes[SYNC_FIFO]),
         .max_direct_wakes = load_relaxed(&a->gp.max_direct_wakes),
         .n_mutes = load_relaxed(&a->gp.n_mutes),
         .n_wakeups = f.n_wakeups,

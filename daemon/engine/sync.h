@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who wakes those whose grace period is over (SYNC). A pure decision: from how many are in flight, and what
+ * has been seen since none was, to one of three ways for each waiter.
+ *
+ * The *load* is one word, so that its two halves change together whoever changes them: the waiters in flight
+ * (called and not yet served, by whatever list they stand on) and whether they are a flood.
+ *
+ * Guarantees
+ *  S1 A flood begins when wake-flood waiters are in flight, at a call or when the parameter comes down to
+ *     them, and ends when none is. It is seen in every mode, so that a switch to `auto` in the middle of one
+ *     finds it.
+ *  S2 `no`, and `auto` in a flood: behind the callbacks, except who asked for an expedited grace period. All
+ *     others: the grace-period thread wakes the first wake-direct, never more at one end, and a worker the
+ *     rest.
+ *  S3 Whether a waiter has a cookie or has given up makes no difference, and all of them count.
+ */
+#ifndef RECLAIMD_ENGINE_SYNC_H
+#define RECLAIMD_ENGINE_SYNC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* wake-from-gp; in the order of the parameter's words. */
+enum sync_mode {
+    SYNC_NO,
+    SYNC_YES,
+    SYNC_AUTO,
+};
+
+enum sync_way {
+    SYNC_DIRECT, /* by the grace-period thread, here and now */
+    SYNC_WORKER, /* by a worker, at once */
+    SYNC_FIFO,   /* by a worker, when the callbacks before it have run */
+    SYNC_WAY_MAX,
+};
+
+struct sync_rule {
+    enum sync_mode mode;
+    uint64_t wake_direct, wake_flood;
+};
+
+/* The end of one grace period: how its waiters are woken. */
+struct sync_end {
+    bool fifo; /* for those who are not expedited */
+    uint64_t direct_max;
+    uint64_t n[SYNC_WAY_MAX]; /* so far */
+};
+
+/* The load after one more has called; after one was served; after a look with this wake-flood. */
+uint64_t sync_load_enter(uint64_t load, uint64_t wake_flood);
+uint64_t sync_load_leave(uint64_t load);
+uint64_t sync_load_judge(uint64_t load, uint64_t wake_flood);
+
+/* Of them, how many are in flight. */
+uint64_t sync_load_waiters(uint64_t load);
+
+/* load: after sync_load_judge(). */
+struct sync_end sync_end_begin(uint64_t load, const struct sync_rule *rule);
+
+/* The next one's way. */
+enum sync_way sync_end_next(struct sync_end *e, bool expedited);
+
+#endif
