@@ -93,15 +93,14 @@ static bool draw_between(const char *type, const char *range, struct torture_ran
 }
 
 /* The part of a range before or after its " or ", the whole where there is none. */
-static const char *range_part(const char *range, bool second, char part[static TUNE_TEXT_BYTES])
+static void range_part(const char *range, bool second, char part[static TUNE_TEXT_BYTES])
 {
-    const char * or = strstr(range, " or ");
+    const char *word = strstr(range, " or ");
 
-    if (or &&!second)
-        (void)snprintf(part, TUNE_TEXT_BYTES, "%.*s", (int)(or -range), range);
+    if (word && !second)
+        (void)snprintf(part, TUNE_TEXT_BYTES, "%.*s", (int)(word - range), range);
     else
-        (void)snprintf(part, TUNE_TEXT_BYTES, "%s", or ? or +4 : range);
-    return part;
+        (void)snprintf(part, TUNE_TEXT_BYTES, "%s", word ? word + 4 : range);
 }
 
 void tunable_draw(const struct tunable *t, struct torture_random *random, char ret[static TUNE_TEXT_BYTES])
@@ -109,8 +108,8 @@ void tunable_draw(const struct tunable *t, struct torture_random *random, char r
     char first[TUNE_TEXT_BYTES], second[TUNE_TEXT_BYTES];
     bool has_second = strstr(t->range, " or ");
 
-    (void)range_part(t->range, false, first);
-    (void)range_part(t->range, true, second);
+    range_part(t->range, false, first);
+    range_part(t->range, true, second);
     if (strcmp(t->type, "choice") == 0 || strcmp(t->type, "boolean") == 0) {
         draw_word(t->range, random, ret);
         return;
