@@ -80,8 +80,12 @@ static void print_service(struct ctl *ctl, struct json_object *s)
                   ctl_number(s, "clientsMax"), format_bytes_human(ctl_number(s, "residentBytes"), rss),
                   ctl_number(s, "wakeups"), ctl_number(s, "membarriers"), ctl_number(s, "callbacks"),
                   ctl_number(s, "callbacksWaiting"));
-    if (ctl_boolean(s, "underPressure"))
-        (void)fputs("memory is short\n", ctl->out);
+    if (ctl_number(s, "memoryPressures") > 0)
+        (void)fprintf(ctl->out,
+                      "memory %s short: drained and purged %" PRIu64 " times, %" PRIu64
+                      " more warnings let pass\n",
+                      ctl_boolean(s, "underPressure") ? "is" : "was", ctl_number(s, "memoryPressures"),
+                      ctl_number(s, "memoryPressuresPassed"));
     if (ctl_boolean(s, "readersMustFence"))
         (void)fputs("membarrier does not reach everybody: readers pay for a fence\n", ctl->out);
 }

@@ -252,6 +252,8 @@ static const struct member status_members[] = {
     {"clientsMax", MEMBER_U64, offsetof(struct control_status, clients_max)},
     {"readersMustFence", MEMBER_BOOLEAN, offsetof(struct control_status, readers_must_fence)},
     {"underPressure", MEMBER_BOOLEAN, offsetof(struct control_status, under_pressure)},
+    {"memoryPressures", MEMBER_U64, offsetof(struct control_status, n_pressures)},
+    {"memoryPressuresPassed", MEMBER_U64, offsetof(struct control_status, n_pressures_passed)},
     {"callbacksWaiting", MEMBER_U64, offsetof(struct control_status, callbacks_waiting)},
     {"callbacks", MEMBER_U64, offsetof(struct control_status, n_callbacks)},
     {"wakeups", MEMBER_U64, offsetof(struct control_status, n_wakeups)},

@@ -136,6 +136,8 @@ struct control_status {
     uint64_t clients_max;
     bool readers_must_fence;    /* membarrier is not available to somebody */
     bool under_pressure;        /* memory is short now */
+    uint64_t n_pressures;        /* times that memory was short, and what could be done was done .. */
+    uint64_t n_pressures_passed; /* .. and that no more was done so soon after */
     uint64_t callbacks_waiting; /* length of the callback FIFO */
     uint64_t n_callbacks;       /* entries run */
     uint64_t n_wakeups;         /* voluntary context switches of all threads of the daemon */

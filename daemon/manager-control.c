@@ -68,6 +68,8 @@ static int op_status(void *userdata, struct control_status *ret)
         .clients_max = m->parameters.clients_max,
         .readers_must_fence = fence,
         .under_pressure = pressure_is_high(m->pressure),
+        .n_pressures = pressure_n_acted(m->pressure),
+        .n_pressures_passed = pressure_n_passed(m->pressure),
         .n_callbacks = load_relaxed(&m->callbacks->n_run), /* figures: late is harmless */
         .n_wakeups = f.voluntary_switches,
         .rss_bytes = f.rss_bytes,

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,8 @@ struct pressure {
     struct event *event;
     int fd, epoll_fd;
     bool is_stream; /* FIFO or socket: what arrives is read and thrown away */
-    uint64_t acted_usec;
+    uint64_t acted_usec, n_acted, n_passed;
+    int told; /* why nothing is watched, as was logged; 0: it is watched */
     void (*act)(void *userdata);
     void *userdata;
 };
@@ -46,22 +48,36 @@ static void pressure_close(struct pressure *p)
     p->epoll_fd = fd_close(p->epoll_fd);
 }
 
+/* What arrived is of no interest, but that it did. False: there will be no more. */
+static bool pressure_read(struct pressure *p)
+{
+    struct pollfd state = {.fd = p->fd, .events = POLLPRI};
+    char ignored[512];
+
+    if (p->is_stream)
+        return read(p->fd, ignored, sizeof(ignored)) != 0;
+    /* a control group that is gone says so for ever */
+    return poll(&state, 1, 0) < 0 || !(state.revents & POLLERR);
+}
+
 static void pressure_event(evutil_socket_t fd, short what, void *userdata)
 {
     struct pressure *p = userdata;
     uint64_t now = now_usec();
-    char ignored[512];
 
     (void)fd;
     (void)what;
-    if (p->is_stream && read(p->fd, ignored, sizeof(ignored)) == 0) {
+    if (!pressure_read(p)) {
         log_notice("memory pressure is watched no more: the other end of MEMORY_PRESSURE_WATCH was closed");
         pressure_close(p);
         return;
     }
-    if (p->acted_usec != 0 && now - p->acted_usec < BACK_OFF_USEC)
+    if (p->acted_usec != 0 && now - p->acted_usec < BACK_OFF_USEC) {
+        p->n_passed++;
         return;
+    }
     p->acted_usec = now;
+    p->n_acted++;
     log_notice("memory is short: draining, purging, dropping caches");
     p->act(p->userdata);
 }
@@ -119,7 +135,8 @@ static int open_kernel(struct pressure *p)
     p->fd = open(KERNEL_FILE, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (p->fd < 0)
         return -errno;
-    return write_trigger(p->fd, KERNEL_TRIGGER, sizeof(KERNEL_TRIGGER)); /* with its NUL, as the kernel wants it */
+    return write_trigger(p->fd, KERNEL_TRIGGER,
+                         sizeof(KERNEL_TRIGGER)); /* with its NUL, as the kernel wants it */
 }
 
 /* libevent knows no priority events, which is how PSI speaks; an epoll descriptor around it is readable instead. */
@@ -134,6 +151,17 @@ static int watch_fd(struct pressure *p)
     return p->event && event_add(p->event, NULL) == 0 ? 0 : -ENOMEM;
 }
 
+/* Once for each reason: every change of a parameter comes here. */
+static void pressure_tell(struct pressure *p, const char *path, int r)
+{
+    if (r != p->told && r < 0)
+        log_message(
+            path ? LOG_WARNING : LOG_NOTICE,
+            "memory pressure is not watched: %s: %s; purge-threshold and purge-delay alone give memory back",
+            path ? path : KERNEL_FILE, strerror(-r));
+    p->told = r;
+}
+
 static void pressure_open(struct pressure *p)
 {
     const char *path = getenv("MEMORY_PRESSURE_WATCH");
@@ -144,11 +172,9 @@ static void pressure_open(struct pressure *p)
     r = path ? open_systemd(p, path) : open_kernel(p);
     if (r == 0)
         r = watch_fd(p);
-    if (r == 0)
-        return;
-    log_message(path ? LOG_WARNING : LOG_DEBUG, "memory pressure is not watched: %s: %s", path ? path : KERNEL_FILE,
-                strerror(-r));
-    pressure_close(p);
+    pressure_tell(p, path, r);
+    if (r < 0)
+        pressure_close(p);
 }
 
 int pressure_new(struct event_base *base, void (*act)(void *userdata), void *userdata, struct pressure **ret)
@@ -182,4 +208,14 @@ void pressure_set(struct pressure *p, bool watch)
 bool pressure_is_high(const struct pressure *p)
 {
     return p->acted_usec != 0 && now_usec() - p->acted_usec < HIGH_USEC;
+}
+
+uint64_t pressure_n_acted(const struct pressure *p)
+{
+    return p->n_acted;
+}
+
+uint64_t pressure_n_passed(const struct pressure *p)
+{
+    return p->n_passed;
 }

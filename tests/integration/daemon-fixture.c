@@ -349,6 +349,28 @@ unsigned daemon_n_fds(const struct daemon *d)
     return n;
 }
 
+struct find_fd {
+    const char *path;
+    bool found;
+};
+
+static void find_fd(const char *path, void *data)
+{
+    struct find_fd *f = data;
+    char target[128] = "";
+
+    if (readlink(path, target, sizeof(target) - 1) > 0 && strstr(target, f->path))
+        f->found = true;
+}
+
+bool daemon_has_open(const struct daemon *d, const char *path)
+{
+    struct find_fd f = {.path = path};
+
+    daemon_visit_fds(d, find_fd, &f);
+    return f.found;
+}
+
 static void read_arena_blocks(const char *path, void *data)
 {
     char target[128] = "";

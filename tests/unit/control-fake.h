@@ -70,6 +70,8 @@ static inline int fake_status(void *userdata, struct control_status *ret)
         .clients = 3,
         .clients_max = 1024,
         .callbacks_waiting = 7,
+        .n_pressures = 3,
+        .n_pressures_passed = 4,
         .n_callbacks = 70,
         .n_wakeups = 12,
         .rss_bytes = 3 << 20,

@@ -186,6 +186,8 @@ static void status_sums_what_the_caller_may_see(void **state)
     assert_int_equal(number_at(o, "parameters/status/figures/workerWakes"), 212);
     assert_int_equal(number_at(o, "parameters/status/figures/fifoWakes"), 313);
     assert_int_equal(number_at(o, "parameters/status/figures/maxDirectWakes"), 5); /* not a sum */
+    assert_int_equal(number_at(o, "parameters/status/memoryPressures"), 3);
+    assert_int_equal(number_at(o, "parameters/status/memoryPressuresPassed"), 4);
     assert_int_equal(number_at(o, "parameters/status/callbacksWaiting"), 7);
     assert_int_equal(number_at(o, "parameters/status/callbacks"), 70);
     assert_int_equal(number_at(o, "parameters/status/membarriers"), 21);

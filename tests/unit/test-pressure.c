@@ -119,7 +119,7 @@ static void test_fifo_and_back_off(void **state)
         bool acts;
     } cases[] = {{0, true}, {0, false}, {1, true}, {0, false}, {0, false}, {5, true}};
     int fd = fifo();
-    unsigned n = 0;
+    unsigned n = 0, said = 0;
 
     pressure_set(pressure, true);
     loop();
@@ -130,6 +130,8 @@ static void test_fifo_and_back_off(void **state)
         say(fd);
         n += cases[i].acts;
         assert_int_equal(n_acted, n);
+        assert_int_equal(pressure_n_acted(pressure), n);
+        assert_int_equal(pressure_n_passed(pressure), ++said - n);
         assert_true(pressure_is_high(pressure));
     }
     loop();
@@ -260,12 +262,9 @@ static void test_nothing_to_watch(void **state)
         const char *watch, *write;
         mode_t type; /* of what is made at the path */
     } cases[] = {
-        {"/dev/null", NULL, 0},
-        {"/nonexistent/pressure", NULL, 0},
-        {"", NULL, 0},
-        {NULL, NULL, S_IFREG}, /* of which no events come */
-        {NULL, "AA=A", S_IFIFO},
-        {NULL, "A", S_IFIFO},
+        {"/dev/null", NULL, 0},  {"/nonexistent/pressure", NULL, 0},
+        {"", NULL, 0},           {NULL, NULL, S_IFREG}, /* of which no events come */
+        {NULL, "AA=A", S_IFIFO}, {NULL, "A", S_IFIFO},
     };
     unsigned n = n_descriptors();
 
