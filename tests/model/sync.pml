@@ -1,30 +1,38 @@
 /*
- * Those who wait for a grace period, on three lists: sync_call() puts them on `curr`, sync_detach() takes
- * that list whole as `wait` when a grace period starts, sync_complete() at its end wakes some of them
- * itself and hands the others to a worker as `done`.
+ * Those who wait for a grace period, on three lists: grace_synchronize() pushes them on `curr`,
+ * grace_start() detaches that list whole as `wait`, grace_wake_waiters() at the end wakes some of them
+ * itself, puts others on `done` for a worker, which detaches it whole in wake_done(), and others into the
+ * callback FIFO.
  *
  * What it proves
  *  S1  No waiter is completed by a grace period that began before it called, and none twice.
  *  S2  Every waiter is completed.
  *  S3  A waiter may call again the instant it is completed: neither walk follows a link that it has reused
  *      since.
- *  S4  S1 to S3 hold whatever wake-from-gp, wake-direct and wake-flood choose: the grace-period thread
- *      wakes any number.
+ *  S4  S1 to S3 hold whatever sync_end_next() chooses for each waiter, and so whatever wake-from-gp,
+ *      wake-direct and wake-flood are, and however often they change meanwhile.
  *  S5  The daemon may die at any step: its successor puts every open ticket on `curr`.
+ *  S6  `done` is on the worker's queue once, as long as somebody stands on it.
  *
  * What it abstracts
  *  Readers: a grace period is two numbers (gp.pml). How a ticket arrives and how its thread sleeps is
- *  wait.pml's. One link a waiter serves all three lists, which is stricter than separate nodes. A call
- *  pushes with the grace-period mutex held, in one step, and so is the start.
+ *  wait.pml's. The two queues of the worker are channels: that an entry may be used again once it has been
+ *  dequeued is the library's promise. Those who wait for a cookie are as those on `wait`. A call pushes with
+ *  the grace-period mutex held, in one step, and so is the start; a push on `done` is two, as it is there.
  *
  * Sizes     -DWAITERS=2|3 -DCALLS=n (of each) -DDEATHS=n (of the daemon)
  * Correct   with any sizes
  * Broken, each must be caught
- *  -DDETACH_AFTER_START: who calls between the new number and the detaching is completed by that number
+ *  -DDETACH_AFTER_START: who calls between the new number and the detaching is moved to `wait` too late,
+ *   and completed by that number
  *  -DDETACH_AT_END: those on `curr` at the end of a grace period are taken for its waiters
- *  -DNEXT_READ_AFTER_WAKE: the walk goes on from a waiter that is already on the next list
+ *  -DNEXT_READ_AFTER_WAKE: the walk goes on from a waiter that is already on the next list: its segment is
+ *   reused while it is walked
  *  -DSEGMENT_SHARED: those that are woken directly stay linked in what the worker walks
  *  -DDONE_OVERWRITTEN: a second grace period ends before the worker has come to the first one's waiters
+ *  -DLINK_NOT_AWAITED: the worker takes a push on `done` that is half done for the end of the list
+ *  -DDEQUEUED_AFTER_WALK: `done` leaves the worker's queue when it has been walked: who came meanwhile is
+ *   not looked for
  *  -DDEATHS=1 -DTICKETS_FORGOTTEN: waiters of the predecessor are on no list
  */
 #ifndef WAITERS
@@ -37,6 +45,7 @@
 #define DEATHS 0
 #endif
 #define NONE 255
+#define UNLINKED 254 /* its push is half done */
 
 byte started = 0;
 byte completed = 0;
@@ -44,6 +53,8 @@ byte completed = 0;
 byte next[WAITERS];
 byte curr = NONE;
 byte done = NONE;
+bool queued = 0;                        /* gp.done_callback is on the worker's queue */
+chan callbacks = [WAITERS] of { byte }; /* the FIFO */
 
 bit open[WAITERS];       /* ticket: called and not yet completed */
 byte called_at[WAITERS]; /* ghost: the newest number when it called */
@@ -58,13 +69,13 @@ proctype Waiter(byte self)
 
     do
     :: calls < CALLS ->
-        atomic { calls++; called_at[self] = started; open[self] = 1; PUSH(curr, self) }; /* sync_call() */
+        atomic { calls++; called_at[self] = started; open[self] = 1; PUSH(curr, self) }; /* grace_synchronize() */
         !open[self]
     :: else -> break
     od
 }
 
-/* ticket_complete(): from here on the waiter is its own again. */
+/* waiter_done(), ticket_complete(): from here on the waiter is its own again. */
 inline wake(waiter)
 {
     atomic {
@@ -78,7 +89,7 @@ inline wake(waiter)
 
 /* ---- Grace-period thread --------------------------------------------------------------------- */
 
-inline sync_detach()
+inline grace_start()
 {
 #ifdef DETACH_AFTER_START
     started++;
@@ -90,7 +101,7 @@ inline sync_detach()
 #endif
 }
 
-inline sync_complete()
+inline grace_wake_waiters()
 {
     completed = started;
 #ifdef DETACH_AT_END
@@ -99,29 +110,43 @@ inline sync_complete()
     do
     :: wait != NONE ->
         atomic { waiter = wait; wait = next[waiter] };
-        if
+        if /* sync_end_next() */
         :: wake(waiter);
 #ifdef NEXT_READ_AFTER_WAKE
             wait = next[waiter]
 #endif
         :: hand_over(waiter)
+        :: callbacks!waiter
         fi;
         waiter = NONE;
         MAY_DIE
     :: else -> break
-    od
+    od;
+    queue_done()
 }
 
 /* To the worker. The broken ways: the rest of the list as it is; without what stands on `done`. */
 inline hand_over(waiter)
 {
 #ifdef SEGMENT_SHARED
-    atomic { done == NONE -> done = detached; wait = NONE }
+    atomic { done == NONE -> done = detached; wait = NONE; was_empty = 1 }
 #elif defined(DONE_OVERWRITTEN)
-    atomic { next[waiter] = NONE; done = waiter }
+    atomic { was_empty = (done == NONE) || was_empty; next[waiter] = NONE; done = waiter }
 #else
-    atomic { PUSH(done, waiter) }
+    atomic { was_empty = (done == NONE) || was_empty; next[waiter] = UNLINKED; link = done; done = waiter };
+    atomic { next[waiter] = link; link = NONE }
 #endif
+}
+
+/* reclaimer_push_direct(): S6. */
+inline queue_done()
+{
+    atomic {
+        if
+        :: was_empty -> assert(!queued); queued = 1; was_empty = 0
+        :: else
+        fi
+    }
 }
 
 /* Lists are the daemon's own memory and go with it; tickets and numbers stay. */
@@ -129,7 +154,11 @@ inline restart()
 {
     deaths++;
     worker_is_dead = 1;
-    wait = NONE; curr = NONE; done = NONE;
+    wait = NONE; curr = NONE; done = NONE; link = NONE; was_empty = 0; queued = 0;
+    do
+    :: callbacks?waiter
+    :: empty(callbacks) -> break
+    od;
 #ifdef TICKETS_FORGOTTEN
     waiter = WAITERS;
 #else
@@ -149,7 +178,8 @@ inline restart()
 
 proctype GracePeriods()
 {
-    byte wait = NONE, waiter = NONE, deaths;
+    byte wait = NONE, waiter = NONE, link = NONE, deaths;
+    bool was_empty;
 #ifdef SEGMENT_SHARED
     byte detached = NONE;
 #endif
@@ -161,12 +191,12 @@ idle:
 end_idle:
     do
     :: curr != NONE ->
-        sync_detach();
+        grace_start();
         MAY_DIE;
 #ifdef SEGMENT_SHARED
         detached = wait;
 #endif
-        sync_complete();
+        grace_wake_waiters();
         MAY_DIE
     :: deaths < DEATHS -> goto successor
     od
@@ -174,10 +204,10 @@ end_idle:
 
 /* ---- Worker ---------------------------------------------------------------------------------- */
 
-#define UNLESS_DEAD(step)                                                                       \
+#define UNLESS_DEAD(may, step)                                                                  \
     if                                                                                          \
     :: atomic { worker_is_dead -> worker_is_dead = 0; walk = NONE; waiter = NONE; goto idle }   \
-    :: atomic { !worker_is_dead -> step }                                                       \
+    :: atomic { !worker_is_dead && (may) -> step }                                              \
     fi
 
 #ifdef SEGMENT_SHARED
@@ -187,27 +217,49 @@ end_idle:
 #define WAKE_IF_NOT_YET wake(waiter)
 #endif
 
+/* cds_wfs_next_blocking() */
+#ifdef LINK_NOT_AWAITED
+#define READ_LINK UNLESS_DEAD(true, walk = (next[waiter] == UNLINKED -> NONE : next[waiter]))
+#else
+#define READ_LINK UNLESS_DEAD(next[waiter] != UNLINKED, walk = next[waiter])
+#endif
+
+#ifdef DEQUEUED_AFTER_WALK
+#define BEFORE_WALK skip
+#define AFTER_WALK UNLESS_DEAD(true, queued = 0)
+#else
+#define BEFORE_WALK UNLESS_DEAD(true, queued = 0)
+#define AFTER_WALK skip
+#endif
+
 proctype Worker()
 {
     byte walk = NONE, waiter = NONE;
 
 idle:
 end_idle:
-    done != NONE;
-    UNLESS_DEAD(walk = done; done = NONE);
-    do
-    :: walk != NONE ->
-        waiter = walk;
-#ifdef NEXT_READ_AFTER_WAKE
-        UNLESS_DEAD(WAKE_IF_NOT_YET);
-        UNLESS_DEAD(walk = next[waiter]);
-#else
-        UNLESS_DEAD(walk = next[waiter]);
-        UNLESS_DEAD(WAKE_IF_NOT_YET);
-#endif
+    if
+    :: atomic { callbacks?waiter -> worker_is_dead = 0 }; /* a new one, if need be: restart() emptied it */
+        UNLESS_DEAD(true, wake(waiter)); /* waiter_run() */
         waiter = NONE
-    :: else -> break
-    od;
+    :: queued -> /* wake_done() */
+        BEFORE_WALK;
+        UNLESS_DEAD(true, walk = done; done = NONE);
+        do
+        :: walk != NONE ->
+            waiter = walk;
+#ifdef NEXT_READ_AFTER_WAKE
+            UNLESS_DEAD(true, WAKE_IF_NOT_YET);
+            READ_LINK;
+#else
+            READ_LINK;
+            UNLESS_DEAD(true, WAKE_IF_NOT_YET);
+#endif
+            waiter = NONE
+        :: else -> break
+        od;
+        AFTER_WALK
+    fi;
     goto idle
 }
 
