@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Named points at which a test can stop or kill this very process, in order to prove that every state which
+ * Named points at which a test can stop, kill or hold this very process, in order to prove that every state which
  * others can see at that moment is one that they survive. Built in only where RECLAIM_TEST_POINTS is defined;
  * elsewhere a point is no code at all. Libc only.
  *
  * The variable RECLAIM_TEST_POINT chooses one, read once at the first point that is passed:
  *     NAME:kill      raise(SIGKILL) at the first passage
  *     NAME:stop      raise(SIGSTOP) at the first passage; the test continues it with SIGCONT
- *     NAME:kill@N    at the N-th passage (from 1) of the process, all threads together; so for stop
+ *     NAME:hold      this thread alone waits there: makes the empty file that RECLAIM_TEST_HOLD names, and
+ *                    goes on when the test has taken it away
+ *     NAME:kill@N    at the N-th passage (from 1) of the process, all threads together; so for the others
  * Anything else is ignored: a test that mistypes it will see that nothing was stopped.
  */
 #pragma once

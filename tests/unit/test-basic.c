@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -612,6 +613,58 @@ static void test_points_kill_and_stop(void **state)
     assert_true(WIFSTOPPED(points_child_status("here:stop@3")));
 }
 
+static void *points_hold_main(void *userdata)
+{
+    int *n_passed = userdata;
+
+    for (int i = 0; i < 3; i++) {
+        RECLAIM_TEST_POINT("here");
+        (void)__atomic_add_fetch(n_passed, 1, __ATOMIC_SEQ_CST);
+    }
+    return NULL;
+}
+
+/* The other thread is held at its second passage, and this one goes on; the exit status is what went wrong. */
+static int points_hold(const char *path)
+{
+    pthread_t thread;
+    int n_passed = 0;
+
+    (void)setenv("RECLAIM_TEST_POINT", "here:hold@2", 1);
+    (void)setenv("RECLAIM_TEST_HOLD", path, 1);
+    testpoint_reload();
+    if (pthread_create(&thread, NULL, points_hold_main, &n_passed) != 0)
+        return 1;
+    for (int i = 0; i < 30000 && access(path, F_OK) < 0; i++)
+        (void)usleep(1000);
+    RECLAIM_TEST_POINT("here"); /* the third; only one is asked for */
+    (void)usleep(20000);
+    if (__atomic_load_n(&n_passed, __ATOMIC_SEQ_CST) != 1)
+        return 2;
+    if (unlink(path) < 0)
+        return 3;
+    (void)pthread_join(thread, NULL);
+    return n_passed == 3 ? 42 : 4;
+}
+
+static void test_points_hold_one_thread(void **state)
+{
+    char directory[] = "/tmp/test-basic-XXXXXX", path[64];
+    int status;
+    pid_t child;
+
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(path, sizeof(path), "%s/held", directory);
+    child = fork();
+    if (child == 0)
+        _exit(points_hold(path));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 42);
+    assert_int_equal(rmdir(directory), 0);
+    assert_true(WIFEXITED(points_child_status("here:hold"))); /* without the file's name: nothing */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -636,6 +689,7 @@ int main(void)
         cmocka_unit_test_teardown(a_user_without_a_runtime_directory_is_told, runtime_variables_clear),
         cmocka_unit_test_setup(a_runtime_directory_must_leave_room_for_sockets, runtime_variables_clear),
         cmocka_unit_test(test_points_kill_and_stop),
+        cmocka_unit_test(test_points_hold_one_thread),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
