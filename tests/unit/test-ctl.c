@@ -415,7 +415,8 @@ static void status_is_one_screen(void **state)
 {
     static const char *const parts[] = {
         "reclaimd 1.2.3, running since 2023-11-14 22:13:20 (1min 30s), pid 4242, user ",
-        "\n2 arenas, 3 clients of at most 1024, 3M resident, 12 wake-ups, 21 membarriers, 70 callbacks run, 7 waiting\n\n",
+        "\n2 arenas, 3 clients of at most 1024, 3M resident, 12 wake-ups, 21 membarriers, 70 callbacks run, 7 waiting\n"
+        "memory was short: drained and purged 3 times, 4 more warnings let pass\n\n",
         "ARENA   STATE    CLIENTS  SIZE  IN-USE  PENDING  LAZY  BACKED  GRACE-PERIODS  OLDEST-READER\n",
         "routes  ready          2   64M   31.2K     320B    8K      1M              7  77/78:1.5ms\n",
         "tables  stalled        1    1M      0B       0B    0B      0B              0  -\n",
