@@ -453,7 +453,7 @@ static bool ask_waits(struct pass *pass, struct client_lane *cl, unsigned flags)
         return true;
     }
     return cl->ask_cookie > pass->completed || arena_oldest_cookie(a) <= cl->ask_cookie ||
-           a->purge.n_running > 0;
+           arena_purge_is_under_way(a);
 }
 
 static void lane_serve_ask(struct pass *pass, struct client_lane *cl)

@@ -193,7 +193,7 @@ static void operation_begin(struct pass *pass, struct operation *op)
 
 static bool purge_is_under_way(const struct arena *a)
 {
-    return a->purge.n_running > 0 || a->sweep_due || a->sweeping;
+    return arena_purge_is_under_way(a) || a->sweep_due || a->sweeping;
 }
 
 static bool operation_is_done(struct pass *pass, struct operation *op)

@@ -7,28 +7,113 @@
 
 #include "arena-work.h"
 #include "basic/macro.h"
+#include "clock.h"
 #include "manager.h"
 #include "segment.h"
 #include "trace-events.h"
 
-static bool purge_queue(struct arena *a)
-{
-    struct purge_work *work = calloc(1, sizeof(*work));
+/* ---- When, and how much ---- */
 
-    /* the next pass tries again */
-    if (!work)
-        return false;
-    work->n_holes = heap_purge_begin(a->heap, work->holes, PURGE_HOLES, 0, &a->purge.cursor);
-    if (work->n_holes == 0) {
-        free(work);
-        return false;
-    }
+bool arena_purge_is_under_way(const struct arena *a)
+{
+    return a->purge.n_queued > 0 || a->purge.n_running > 0;
+}
+
+static void purge_look(struct arena *a, const struct arena_parameters *p, uint64_t now,
+                       struct purge_input *ret)
+{
+    struct heap_figures f;
+
+    heap_figures(a->heap, &f);
+    *ret = (struct purge_input){
+        .now_usec = now,
+        .lazy_bytes = f.lazy_bytes,
+        .purging_bytes = f.purging_bytes,
+        .threshold_bytes = p->purge_threshold_bytes == PARAMETER_AUTO ? manager_purge_threshold(a->manager)
+                                                                      : p->purge_threshold_bytes,
+        .delay_usec = p->purge_delay_usec == PARAMETER_OFF ? PURGE_NEVER : p->purge_delay_usec,
+        .while_purging = p->purge_while_purging,
+    };
+}
+
+static void purge_queue(struct arena *a, struct purge_work *work, enum purge_kind kind)
+{
+    work->kind = kind;
     work->arena = a;
     arena_ref(a);
-    purge_begun(&a->purge);
-    a->figures.n_purges_queued++;
     purger_queue(manager_purger(a->manager), work);
+}
+
+/* ---- A purge, in the purger's thread: worker's figures and heap are ours with the lock ---- */
+
+/* The next holes, of this round or of one that follows. None: the purge is over. */
+static void work_fill(struct arena *a, struct purge_work *work)
+{
+    struct arena_parameters p;
+    struct heap_figures after;
+    struct purge_input in;
+
+    arena_parameters_get(a, &p);
+    purge_look(a, &p, now_usec(), &in);
+    if (!work->begun)
+        purge_begun(&a->purge, &in);
+    work->begun = true;
+    do {
+        struct heap_purge_bounds bounds = {a->purge.min_bytes, purge_quota(&a->purge, &in)};
+
+        work->n_holes = heap_purge_begin(a->heap, work->holes, PURGE_HOLES, &bounds, &a->purge.cursor);
+        a->purge.taken |= work->n_holes > 0;
+    } while (work->n_holes == 0 && purge_next_round(&a->purge, &in));
+    heap_figures(a->heap, &after);
+    work->bytes = in.lazy_bytes - MIN(in.lazy_bytes, after.lazy_bytes);
+}
+
+void arena_purge_begin(struct arena *a, struct purge_work *work)
+{
+    (void)pthread_mutex_lock(&a->lock);
+    /* one after the other: a work that was queued meanwhile waits until the one that runs has had its last turn */
+    if (work->kind == PURGE_LAZY && (work->begun || a->purge.n_running == 0))
+        work_fill(a, work);
+    (void)pthread_mutex_unlock(&a->lock);
+}
+
+/* True: it is over. */
+static bool work_end_holes(struct arena *a, struct purge_work *work)
+{
+    if (work->n_holes == 0 && !work->begun)
+        return false;
+    for (unsigned i = 0; i < work->n_holes; i++)
+        heap_purge_end(a->heap, &work->holes[i]);
+    a->figures.punched_bytes += work->bytes;
+    a->figures.n_holes += work->n_holes;
+    if (work->n_holes > 0)
+        trace_purge(a, work->n_holes, work->bytes);
+    if (work->kind == PURGE_LAZY && work->n_holes > 0)
+        return false;
+    a->figures.n_purges_run++;
+    if (work->kind == PURGE_LAZY)
+        purge_ended(&a->purge);
+    else
+        purge_ended_found(&a->purge);
+    a->sweep_due = work->kind == PURGE_LAZY;
     return true;
+}
+
+/* What has holes left to find goes behind the works of other arenas. */
+void arena_purge_done(struct arena *a, struct purge_work *work)
+{
+    bool over;
+
+    (void)pthread_mutex_lock(&a->lock);
+    over = work_end_holes(a, work);
+    (void)pthread_mutex_unlock(&a->lock);
+    if (!over) {
+        purger_queue(manager_purger(a->manager), work);
+        return;
+    }
+    free(work);
+    arena_kick(a);
+    arena_unref(a);
 }
 
 /* ---- Pages that clients re-backed by touching them after they were given back ---- */
@@ -37,8 +122,10 @@ static void work_claim(struct arena *a, struct purge_work *work, uint64_t offset
 {
     struct heap_hole hole = {.offset = offset, .bytes = bytes};
 
-    if (bytes > 0 && work->n_holes < PURGE_HOLES && heap_purge_claim(a->heap, &hole))
-        work->holes[work->n_holes++] = hole;
+    if (bytes == 0 || work->n_holes == PURGE_HOLES || !heap_purge_claim(a->heap, &hole))
+        return;
+    work->holes[work->n_holes++] = hole;
+    work->bytes += bytes;
 }
 
 /* The free pages among those that have data, neighbours together. */
@@ -61,15 +148,6 @@ static void work_claim_range(struct arena *a, struct purge_work *work, const str
     work_claim(a, work, free_from, end - free_from);
 }
 
-static void sweep_queue(struct arena *a, struct purge_work *work)
-{
-    work->sweep = true;
-    work->arena = a;
-    arena_ref(a);
-    a->sweeping = true;
-    purger_queue(manager_purger(a->manager), work);
-}
-
 static void sweep_job(struct job *job, struct arena *a)
 {
     struct purge_work *found = container_of(job, struct purge_work, job), *work = calloc(1, sizeof(*work));
@@ -77,18 +155,15 @@ static void sweep_job(struct job *job, struct arena *a)
     for (unsigned i = 0; work && !a->ending && i < found->n_holes; i++)
         work_claim_range(a, work, &found->holes[i]);
     if (work && work->n_holes > 0) {
-        work->found = true;
-        work->arena = a;
-        arena_ref(a);
-        purge_begun(&a->purge);
+        purge_begun_found(&a->purge);
         a->figures.n_purges_queued++;
-        purger_queue(manager_purger(a->manager), work);
+        purge_queue(a, work, PURGE_FOUND);
     } else {
         free(work);
     }
-    a->sweeping = false;
-    if (found->from < a->bytes && !a->ending)
-        sweep_queue(a, found);
+    a->sweeping = found->from < a->bytes && !a->ending;
+    if (a->sweeping)
+        purge_queue(a, found, PURGE_SWEEP);
     else
         free(found);
     arena_unref(a);
@@ -113,63 +188,31 @@ static void arena_compare_with_file(struct arena *a)
     if (segment_backed_bytes(a->arena_fd, &file_bytes) < 0 || file_bytes <= f.backed_bytes)
         return;
     work = calloc(1, sizeof(*work));
-    if (work)
-        sweep_queue(a, work);
+    if (!work)
+        return;
+    a->sweeping = true;
+    purge_queue(a, work, PURGE_SWEEP);
 }
+
+/* ---- The decision ---- */
 
 void arena_purge(struct pass *pass)
 {
     struct arena *a = pass->arena;
-    struct heap_figures f;
+    struct purge_work *work;
     struct purge_decision d;
+    struct purge_input in;
 
     arena_compare_with_file(a);
-    heap_figures(a->heap, &f);
-    d = purge_decide(
-        &a->purge,
-        &(struct purge_input){
-            .now_usec = pass->now,
-            .lazy_bytes = f.lazy_bytes,
-            .threshold_bytes = pass->p.purge_threshold_bytes == PARAMETER_AUTO
-                                   ? manager_purge_threshold(a->manager)
-                                   : pass->p.purge_threshold_bytes,
-            .delay_usec = pass->p.purge_delay_usec == PARAMETER_OFF ? PURGE_NEVER : pass->p.purge_delay_usec,
-            .while_purging = pass->p.purge_while_purging,
-        });
+    purge_look(a, &pass->p, pass->now, &in);
+    d = purge_decide(&a->purge, &in);
     pass_by(pass, d.deadline_usec);
     if (!d.purge)
         return;
-    if (!purge_queue(a))
-        /* no memory for the work, or nothing after all: as if it were new */
-        a->purge = (struct purge_timer){.n_running = a->purge.n_running};
-}
-
-static void work_done(struct arena *a, struct purge_work *work)
-{
-    uint64_t bytes_before = a->figures.punched_bytes;
-
-    for (unsigned i = 0; i < work->n_holes; i++) {
-        heap_purge_end(a->heap, &work->holes[i]);
-        a->figures.punched_bytes += work->holes[i].bytes;
-    }
-    a->figures.n_holes += work->n_holes;
-    trace_purge(a, work->n_holes, a->figures.punched_bytes - bytes_before);
-    a->figures.n_purges_run++;
-    a->purge.n_running--;
-    /* a full work may have left some: the same purge goes on */
-    if (work->n_holes < PURGE_HOLES || !purge_queue(a)) {
-        a->purge.n_running++;
-        purge_ended(&a->purge);
-        a->sweep_due = !work->found;
-    }
-}
-
-void arena_purge_done(struct arena *a, struct purge_work *work)
-{
-    (void)pthread_mutex_lock(&a->lock);
-    work_done(a, work);
-    (void)pthread_mutex_unlock(&a->lock);
-    free(work);
-    arena_kick(a);
-    arena_unref(a);
+    work = calloc(1, sizeof(*work));
+    if (!work) /* no memory: the next pass tries again */
+        return;
+    purge_queued(&a->purge);
+    a->figures.n_purges_queued++;
+    purge_queue(a, work, PURGE_LAZY);
 }

@@ -66,9 +66,11 @@ void *arena_zero_base(const struct pass *pass);
 
 /* arena-purge.c */
 void arena_purge(struct pass *pass);
-/* the purger's thread; takes the lock itself */
+/* The purger's thread; they take the lock themselves. begin: fills in the holes; done: they are punched. */
+void arena_purge_begin(struct arena *a, struct purge_work *work);
 void arena_purge_done(struct arena *a, struct purge_work *work);
-void arena_sweep_found(struct arena *a, struct purge_work *work); /* the purger's thread */
+void arena_sweep_found(struct arena *a, struct purge_work *work);
+bool arena_purge_is_under_way(const struct arena *a); /* one is queued or runs */
 
 /* arena-operation.c */
 void arena_serve_operations(struct pass *pass);

@@ -79,7 +79,8 @@ static const struct parameter table[] = {
     /* Free pages that are still backed by memory. */
     {"purge-threshold", SIZE(0, TIB(2)), ARENA(purge_threshold_bytes), .special = PARAMETER_MAY_BE_AUTO,
      .default_text = "auto", .source = "PURGE",
-     .doc = "With more free bytes still backed, a purge begins; auto: 32M for each bit of the CPU count."},
+     .doc = "With so many free bytes still backed, a purge takes half; auto: 32M for each bit of the CPU "
+            "count."},
     {"purge-delay", TIME(0, USEC_PER_HOUR), ARENA(purge_delay_usec), .special = PARAMETER_MAY_BE_OFF,
      .default_text = "10s", .source = "PURGE",
      .doc = "How long free pages stay backed before a purge takes them, few as they may be."},
@@ -153,10 +154,9 @@ int parameter_find(const char *name, const struct parameter **ret, struct error_
 const char *parameter_type_to_string(enum parameter_type type)
 {
     static const char *const words[PARAMETER_TYPE_MAX] = {
-        [PARAMETER_TIME] = "time",       [PARAMETER_SIZE] = "size",
-        [PARAMETER_COUNT] = "count",     [PARAMETER_PERCENT] = "percentage",
-        [PARAMETER_SHARE] = "share",     [PARAMETER_BOOLEAN] = "boolean",
-        [PARAMETER_CHOICE] = "choice",   [PARAMETER_GROUP] = "group",
+        [PARAMETER_TIME] = "time",          [PARAMETER_SIZE] = "size",   [PARAMETER_COUNT] = "count",
+        [PARAMETER_PERCENT] = "percentage", [PARAMETER_SHARE] = "share", [PARAMETER_BOOLEAN] = "boolean",
+        [PARAMETER_CHOICE] = "choice",      [PARAMETER_GROUP] = "group",
     };
 
     return type >= 0 && type < PARAMETER_TYPE_MAX ? words[type] : NULL;

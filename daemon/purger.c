@@ -63,11 +63,12 @@ static void work_find_data(struct purge_work *work)
 
 static void work_do(struct purge_work *work)
 {
-    if (work->sweep) {
+    if (work->kind == PURGE_SWEEP) {
         work_find_data(work);
         arena_sweep_found(work->arena, work);
         return;
     }
+    arena_purge_begin(work->arena, work);
     work_punch(work);
     arena_purge_done(work->arena, work);
 }

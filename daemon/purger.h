@@ -3,6 +3,7 @@
 #ifndef RECLAIMD_PURGER_H
 #define RECLAIMD_PURGER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client.h"
@@ -12,19 +13,25 @@ struct arena;
 struct purger;
 
 #define PURGE_HOLES 64u
-#define SWEEP_RANGES 16u              /* of at most so many bytes each: what the worker then looks at in one go */
+#define SWEEP_RANGES 16u /* of at most so many bytes each: what the worker then looks at in one go */
 #define SWEEP_RANGE_BYTES (64ull << 20)
 
-/* Holes of one arena, marked PURGING by its worker (heap_purge_begin()). The arena gets it back by
- * arena_purge_done(). */
+enum purge_kind {
+    PURGE_LAZY,  /* takes free pages as its turn comes, and again until the arena's purge is over */
+    PURGE_SWEEP, /* does not punch: fills in where the file has data */
+    PURGE_FOUND, /* punches what a sweep has found. No other sweep follows, or a client that goes on touching
+                    pages would keep us at it */
+};
+
+/* A turn of the purger for one arena. Holes are marked PURGING before they are punched. */
 struct purge_work {
     struct purge_work *next;
     struct arena *arena; /* a reference */
-    bool sweep;          /* do not punch: fill in where the file has data, from there on */
-    uint64_t from;       /* .. and where to go on; the arena's length: that was all */
-    bool found;          /* holes that a sweep found: no other sweep follows, or a client that goes on touching
-                            pages would keep us at it */
-    struct job job;      /* a sweep's way back */
+    enum purge_kind kind;
+    bool begun;
+    uint64_t from;  /* where a sweep goes on; the arena's length: that was all */
+    struct job job; /* a sweep's way back */
+    uint64_t bytes; /* that the holes give back: they go over pages that are not backed too */
     unsigned n_holes;
     struct heap_hole holes[PURGE_HOLES];
 };

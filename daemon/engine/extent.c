@@ -58,8 +58,11 @@ void pieces_set_used(struct heap *h, uint32_t chunk, uint32_t used)
     if (s->longest != longest) {
         if (s->longest > 0)
             chunk_list_remove(h, &h->pieces[s->longest], chunk);
-        if (longest > 0)
+        /* what is backed is handed out before what would have to be */
+        if (longest > 0 && (backed & ~used))
             chunk_list_prepend(h, &h->pieces[longest], chunk);
+        else if (longest > 0)
+            chunk_list_append(h, &h->pieces[longest], chunk);
         s->longest = longest;
     }
     h->n_lazy -= mask_count(backed & ~(uint32_t)s->used);
@@ -123,10 +126,23 @@ static void piece_release(struct heap *h, uint32_t chunk, unsigned page)
         pieces_end(h, chunk);
 }
 
-/* A free chunk becomes one for pieces, with its first: the highest, so that spans have the low ones. */
+/*
+ * The highest free chunk, so that spans have the low ones; but of those that extents once had, the highest
+ * that has memory.
+ */
+static uint64_t chunk_highest(const struct heap *h)
+{
+    uint64_t lazy = bitmap_prev_set(&h->lazy, h->n_chunks - 1);
+
+    if (lazy != BITMAP_NONE && lazy >= h->n_chunks - h->state->n_high)
+        return lazy;
+    return bitmap_prev_clear(&h->busy, h->n_chunks - 1);
+}
+
+/* A free chunk becomes one for pieces, with its first. */
 static int piece_chunk_new(struct heap *h, uint64_t pieces, uint32_t *ret)
 {
-    uint64_t chunk = bitmap_prev_clear(&h->busy, h->n_chunks - 1);
+    uint64_t chunk = chunk_highest(h);
     struct chunk_entry *e;
 
     if (chunk == BITMAP_NONE)

@@ -121,15 +121,20 @@ int heap_roots(struct heap *h, uint64_t *ret_offset);
 
 void heap_figures(const struct heap *h, struct heap_figures *ret); /* cheap: counters kept */
 
+/* Which holes, and how much: what is left alone stays lazy. */
+struct heap_purge_bounds {
+    uint64_t min_bytes; /* backed bytes that a hole has at least; 0: all, also the spans that classes keep */
+    uint64_t max_bytes; /* of all holes together; UINT64_MAX: all there is */
+};
+
 /*
  * Purge. heap_purge_begin(): finds up to n_holes runs of purgeable pages, in address order from *cursor (0 at
- * first, which also gives up the empty spans that classes keep; it is moved on, to the arena's length in the
- * end), neighbours merged up to 64 MiB; marks them PURGING, then clears their backed bits. The purger punches
- * [offset, offset + bytes). heap_purge_end(): they are free (and unbacked) again. min_bytes: smaller holes
- * are left alone (0: all).
+ * first; it is moved on, to the arena's length in the end), neighbours merged up to 64 MiB; marks them
+ * PURGING, then clears their backed bits. The purger punches [offset, offset + bytes). heap_purge_end(): they
+ * are free (and unbacked) again.
  */
-unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_holes, uint64_t min_bytes,
-                          uint64_t *cursor);
+unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_holes,
+                          const struct heap_purge_bounds *bounds, uint64_t *cursor);
 void heap_purge_end(struct heap *h, const struct heap_hole *hole);
 
 /*

@@ -7,10 +7,10 @@
 #include "engine/heap-internal.h"
 
 /*
- * One system call over a short unbacked gap costs less than two; a longer gap would keep address space from
- * use.
+ * A hole goes on over free pages that are not backed: to punch a hole where there is one costs next to
+ * nothing. A longer gap would keep address space from use.
  */
-#define HOLE_GAP_PAGES ABI_PAGES_PER_CHUNK
+#define HOLE_GAP_PAGES (16u * ABI_PAGES_PER_CHUNK)
 
 /* 64 MiB take about 10 ms to punch: so long may pages be unavailable that somebody may want. */
 #define HOLE_PAGES_MAX 16384u
@@ -50,12 +50,13 @@ static uint64_t hole_first(const struct heap *h, uint64_t page)
 
 /*
  * One past the last backed page of the free pages that go on from there, short gaps of unbacked ones
- * included.
+ * included; and how many of them are backed.
  */
-static uint64_t hole_end(const struct heap *h, uint64_t first)
+static uint64_t hole_end(const struct heap *h, uint64_t first, uint64_t *ret_n_backed)
 {
     uint64_t end = first + 1, limit = MIN(h->n_chunks * ABI_PAGES_PER_CHUNK, first + HOLE_PAGES_MAX);
 
+    *ret_n_backed = 1;
     for (uint64_t page = end; page < limit && page - end <= HOLE_GAP_PAGES;) {
         uint64_t chunk = page / ABI_PAGES_PER_CHUNK;
         unsigned skip = page % ABI_PAGES_PER_CHUNK;
@@ -69,6 +70,7 @@ static uint64_t hole_end(const struct heap *h, uint64_t first)
         backed = (uint32_t)h->chunks[chunk].backed >> skip & page_mask(0, n);
         if (backed)
             end = page + 32 - (unsigned)__builtin_clz(backed);
+        *ret_n_backed += mask_count(backed);
         if (stop && n == (unsigned)__builtin_ctz(stop))
             break;
         page += n;
@@ -127,23 +129,32 @@ static void hole_each(struct heap *h, const struct heap_hole *hole,
     }
 }
 
+/* The empty spans that classes keep, one each. */
+static void kept_release(struct heap *h)
+{
+    for (unsigned c = 0; c < ABI_CLASS_EXTENT; c++)
+        if (h->kept[c])
+            span_release(h, h->kept[c]);
+}
+
 /*
  * The empty spans that are kept are given up only at the beginning of a round (cursor 0), or one that is used
  * between two calls would be given up again and again.
  */
-unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_holes, uint64_t min_bytes,
-                          uint64_t *cursor)
+unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_holes,
+                          const struct heap_purge_bounds *bounds, uint64_t *cursor)
 {
-    uint64_t page = DIV_ROUND_UP(*cursor, ABI_PAGE_BYTES);
+    uint64_t page = DIV_ROUND_UP(*cursor, ABI_PAGE_BYTES), n_backed, end, n_lazy;
+    uint64_t quota = DIV_ROUND_UP(MIN(bounds->max_bytes, h->state->arena_bytes), ABI_PAGE_BYTES);
     unsigned n = 0;
 
-    for (unsigned c = 0; c < ABI_CLASS_EXTENT && page == 0; c++)
-        if (h->kept[c])
-            span_release(h, h->kept[c]);
-    while (n < n_holes && (page = hole_first(h, page)) != BITMAP_NONE) {
-        uint64_t end = hole_end(h, page);
-
-        if ((end - page) * ABI_PAGE_BYTES >= min_bytes) {
+    if (page == 0 && bounds->min_bytes == 0)
+        kept_release(h);
+    n_lazy = h->n_lazy;
+    while (n < n_holes && n_lazy - h->n_lazy < quota && (page = hole_first(h, page)) != BITMAP_NONE) {
+        end = hole_end(h, page, &n_backed);
+        if (n_backed * ABI_PAGE_BYTES >= bounds->min_bytes) {
+            end = MIN(end, page + (quota - (n_lazy - h->n_lazy)));
             holes[n] = (struct heap_hole){page * ABI_PAGE_BYTES, (end - page) * ABI_PAGE_BYTES};
             hole_each(h, &holes[n], chunk_purge_begin);
             n++;

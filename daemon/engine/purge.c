@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The purge timer's decision; see purge.h. */
+/* When to purge, and how much; see purge.h. */
 #include "engine/purge.h"
 
 #include "basic/macro.h"
 
 #define THRESHOLD_STEP_BYTES (32ull << 20)
+
+/*
+ * Rounds: holes of 1 MiB, 256, 64, 16 KiB, of any size. A large hole costs a tenth of what its pages cost one
+ * by one, and small ones are the sooner used again, or grow.
+ */
+#define ROUND_FIRST_BYTES (1ull << 20)
+#define ROUND_LAST_BYTES (16ull << 10)
+#define ROUND_FACTOR 4u
 
 uint64_t purge_threshold_auto(unsigned n_cpus)
 {
@@ -13,37 +21,94 @@ uint64_t purge_threshold_auto(unsigned n_cpus)
     return fls * THRESHOLD_STEP_BYTES;
 }
 
+/* Since when it is due by age, or when it will be. */
+static uint64_t due_usec(const struct purge_timer *t, const struct purge_input *in)
+{
+    uint64_t due;
+
+    if (in->delay_usec == PURGE_NEVER || __builtin_add_overflow(t->lazy_usec, in->delay_usec, &due))
+        return PURGE_NEVER;
+    return due;
+}
+
 struct purge_decision purge_decide(struct purge_timer *t, const struct purge_input *in)
 {
-    uint64_t due = PURGE_NEVER;
+    uint64_t counted = in->lazy_bytes + (in->while_purging ? in->purging_bytes : 0), due; /* G4 */
     bool now;
 
-    if (in->lazy_bytes == 0) { /* G3 */
+    if (in->lazy_bytes == 0) {
         t->lazy_usec = 0;
         t->asked = false;
-        return (struct purge_decision){false, PURGE_NEVER};
-    }
-    if (t->lazy_usec == 0)
+    } else if (t->lazy_usec == 0) {
         t->lazy_usec = in->now_usec;
-    if (in->delay_usec != PURGE_NEVER && __builtin_add_overflow(t->lazy_usec, in->delay_usec, &due))
-        due = PURGE_NEVER;
-    now = t->asked || in->lazy_bytes >= in->threshold_bytes || due <= in->now_usec;
+    }
+    if (counted == 0 || t->n_queued > 0) /* G3 */
+        return (struct purge_decision){false, PURGE_NEVER};
     if (t->n_running > 0 && !in->while_purging) /* G1: whoever ends that purge has this decided anew */
         return (struct purge_decision){false, PURGE_NEVER};
+    due = in->lazy_bytes > 0 ? due_usec(t, in) : PURGE_NEVER;
+    now = t->asked || counted >= in->threshold_bytes || due <= in->now_usec;
     return (struct purge_decision){now, now ? PURGE_NEVER : due};
 }
 
-void purge_begun(struct purge_timer *t)
+void purge_queued(struct purge_timer *t)
+{
+    t->n_queued++;
+}
+
+/* What asks for all of it is served by the rounds that begin now. */
+static void rounds_begin(struct purge_timer *t, const struct purge_input *in)
+{
+    t->all = t->asked || (t->lazy_usec > 0 && due_usec(t, in) <= in->now_usec);
+    t->asked = false;
+    t->taken = false;
+    t->min_bytes = t->all ? 0 : ROUND_FIRST_BYTES;
+    t->cursor = 0;
+}
+
+void purge_begun(struct purge_timer *t, const struct purge_input *in)
+{
+    t->n_queued--;
+    t->n_running++;
+    rounds_begin(t, in);
+}
+
+void purge_begun_found(struct purge_timer *t)
 {
     t->n_running++;
-    t->asked = false;
+}
+
+uint64_t purge_quota(const struct purge_timer *t, const struct purge_input *in)
+{
+    uint64_t keep = in->threshold_bytes / 2;
+
+    if (t->all)
+        return UINT64_MAX;
+    return in->lazy_bytes > keep ? in->lazy_bytes - keep : 0;
+}
+
+bool purge_next_round(struct purge_timer *t, const struct purge_input *in)
+{
+    t->cursor = 0;
+    if (t->min_bytes > 0 && purge_quota(t, in) > 0) {
+        t->min_bytes = t->min_bytes > ROUND_LAST_BYTES ? t->min_bytes / ROUND_FACTOR : 0;
+        return true;
+    }
+    /* G1: requests that came meanwhile. Where there was nothing to take there is no sense in another turn. */
+    if (!t->asked && !(t->taken && in->lazy_bytes >= in->threshold_bytes))
+        return false;
+    rounds_begin(t, in);
+    return true;
 }
 
 void purge_ended(struct purge_timer *t)
 {
     t->n_running--;
-    if (t->n_running > 0)
-        return;
-    t->lazy_usec = 0; /* what is lazy from now on is young */
-    t->cursor = 0;
+    if (t->all)
+        t->lazy_usec = 0; /* what is lazy from now on is young */
+}
+
+void purge_ended_found(struct purge_timer *t)
+{
+    t->n_running--;
 }

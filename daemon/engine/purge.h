@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * When to purge (PURGE): free pages stay backed, ready for reuse, until there are many of them or they are
- * old. A pure decision from a snapshot.
+ * When to purge, and how much (PURGE): free pages stay backed, ready for reuse, until there are many of them
+ * or they are old. Pure decisions from a snapshot.
+ *
+ *   a work is queued   purge_decide() said so, in a pass
+ *   it begins          its turn has come: what it takes is decided now, not when it was queued
+ *   rounds             the largest holes first, then smaller ones, until little enough is lazy
+ *   it ends            nothing is left that it should take
  *
  * Guarantees
- *  G1 One purge at a time: a request while one runs is noted, not queued (unless purge-while-purging says
- *     so).
+ *  G1 One purge at a time: a request while one is queued or runs is noted, not queued, by what it would be
+ *     decided from: lazy bytes, `asked`. The one that runs serves it before it ends, or the next decision
+ *     does.
  *  G2 Free pages are given back purge-delay after the first of them became free, also when nothing happens
  *     any more.
  *  G3 Nothing lazy: no deadline.
+ *  G4 purge-while-purging is what the source had before: whoever finds the count above the threshold queues
+ *     a work, also while one runs, whose bytes count until they are punched. As a work is queued at most
+ *     once at a time, each that runs is followed by one that finds nothing, or next to nothing.
  */
 #ifndef RECLAIMD_ENGINE_PURGE_H
 #define RECLAIMD_ENGINE_PURGE_H
@@ -20,14 +29,20 @@
 
 struct purge_timer {
     uint64_t lazy_usec; /* since when something is lazy; 0: nothing is */
-    uint64_t cursor;    /* where the purge under way goes on */
-    unsigned n_running; /* works queued or at work; more than one only with purge-while-purging */
-    bool asked;         /* purge now: asked for, or memory is short */
+    unsigned n_queued;  /* works that wait for their turn: one at most */
+    unsigned n_running; /* works that began and have not ended */
+    bool asked;         /* purge now, and all of it: asked for, or memory is short */
+
+    /* of the purge that runs */
+    bool all;           /* down to nothing, whatever the holes' size; else down to half the threshold */
+    bool taken;         /* something, in this turn over the rounds */
+    uint64_t min_bytes; /* no smaller holes in this round */
+    uint64_t cursor;    /* where this round goes on */
 };
 
 struct purge_input {
     uint64_t now_usec;
-    uint64_t lazy_bytes, threshold_bytes;
+    uint64_t lazy_bytes, purging_bytes, threshold_bytes;
     uint64_t delay_usec; /* PURGE_NEVER: age is no reason */
     bool while_purging;
 };
@@ -39,9 +54,22 @@ struct purge_decision {
 
 struct purge_decision purge_decide(struct purge_timer *t, const struct purge_input *in);
 
-/* A work has begun; one has ended, and whether it left anything for another. */
-void purge_begun(struct purge_timer *t);
+/*
+ * A work was queued; its turn has come. The holes of a work that never waits (pages that were found backed)
+ * are its own: it is begun at once, with purge_begun_found().
+ */
+void purge_queued(struct purge_timer *t);
+void purge_begun(struct purge_timer *t, const struct purge_input *in);
+void purge_begun_found(struct purge_timer *t);
+
+/* How much of the holes of at least t->min_bytes the purge that runs may take now; 0: enough is done. */
+uint64_t purge_quota(const struct purge_timer *t, const struct purge_input *in);
+
+/* No holes of that size are left beyond the cursor. True: there is another round, from the start. */
+bool purge_next_round(struct purge_timer *t, const struct purge_input *in);
+
 void purge_ended(struct purge_timer *t);
+void purge_ended_found(struct purge_timer *t);
 
 /* purge-threshold = auto: fls(CPUs) x 32 MiB, as the source has it. */
 uint64_t purge_threshold_auto(unsigned n_cpus);

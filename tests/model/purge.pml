@@ -1,6 +1,6 @@
 /*
- * Giving free pages back: purge_begin() and purge_end() by the worker that owns the arena, purge_punch() by
- * the purge worker, and the hand-out that competes with them.
+ * Giving free pages back: purge_begin() and purge_end() with the arena's lock, purge_punch() by the purge
+ * worker without it, and the hand-out that competes with them.
  *
  * What it proves
  *  P1  What is handed out has memory behind it and keeps its contents: no hole is punched under an owner.
@@ -12,7 +12,8 @@
  *
  * What it abstracts
  *  One run of pages with one bit each of purging, backed and out, whose stores survive the daemon in
- *  program order. Which pages make a hole, and when, is plain code, tested with tables. Both workers are
+ *  program order. Which pages make a hole, and when, is plain code, tested with tables. Whose thread takes
+ *  the step that begins or ends a hole does not matter, as the arena's lock is held. Both workers are
  *  threads of one process: they die together, and a successor starts when its predecessor is proven dead.
  *
  * Sizes     -DHANDOUTS=n -DDEATHS=n (of the daemon)

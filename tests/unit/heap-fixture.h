@@ -25,6 +25,8 @@
 #define MIB (1ull << 20)
 #define BACK_CALLS_MAX 64
 
+static const struct heap_purge_bounds heap_all = {0, UINT64_MAX};
+
 struct fixture {
     struct state *state;
     struct heap *heap;

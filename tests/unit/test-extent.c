@@ -370,7 +370,7 @@ static void test_neighbours_are_one_hole(void **state)
     for (unsigned i = 0; i < 5; i++)
         if (i != 3)
             fixture_free(&f, words[i]);
-    assert_int_equal(heap_purge_begin(f.heap, holes, 4, 0, &cursor), 2);
+    assert_int_equal(heap_purge_begin(f.heap, holes, 4, &heap_all, &cursor), 2);
     assert_int_equal(cursor, ARENA);
     assert_int_equal(holes[0].offset, word_offset(words[4]));
     assert_int_equal(holes[0].bytes, 20 * ABI_PAGE_BYTES); /* ends with its last backed page */
@@ -389,6 +389,7 @@ static void test_neighbours_are_one_hole(void **state)
 
 static void test_small_holes_are_left_and_the_cursor_goes_on(void **state)
 {
+    const struct heap_purge_bounds bounds = {2 * ABI_CHUNK_BYTES, UINT64_MAX};
     uint64_t words[8], cursor = 0, offset = 0;
     struct heap_hole hole;
     struct fixture f;
@@ -401,7 +402,7 @@ static void test_small_holes_are_left_and_the_cursor_goes_on(void **state)
     }
     for (unsigned i = 0; i < 8; i++)
         fixture_free(&f, words[i]);
-    while (heap_purge_begin(f.heap, &hole, 1, 2 * ABI_CHUNK_BYTES, &cursor) == 1) {
+    while (heap_purge_begin(f.heap, &hole, 1, &bounds, &cursor) == 1) {
         assert_int_equal(hole.bytes, 2 * ABI_CHUNK_BYTES);
         assert_true(hole.offset > offset);
         offset = hole.offset;
@@ -422,13 +423,113 @@ static void test_holes_have_a_longest_length(void **state)
 
     fixture_init(&f, 256 * MIB);
     fixture_free(&f, fixture_alloc_pages(&f, bytes / ABI_PAGE_BYTES));
-    n = heap_purge_begin(f.heap, holes, 8, 0, &cursor);
+    n = heap_purge_begin(f.heap, holes, 8, &heap_all, &cursor);
     assert_int_equal(n, 4);
     for (unsigned i = 0; i < n; i++) {
         assert_true(holes[i].bytes <= 64 * MIB);
         assert_true(i == 0 || holes[i].offset == holes[i - 1].offset + holes[i - 1].bytes);
     }
     assert_int_equal(fixture_figures(&f).purging_bytes, bytes);
+    fixture_deinit(&f);
+}
+
+/* At most so much is taken, off the end of a hole, and the next call goes on where it left off. */
+static void test_holes_have_a_longest_sum(void **state)
+{
+    static const struct heap_purge_bounds bounds = {PAGES(2) * ABI_PAGE_BYTES, PAGES(5) * ABI_PAGE_BYTES - 1};
+    static const uint64_t chunks[] = {4, 1, 3, 4};
+    uint64_t words[ARRAY_SIZE(chunks)], cursor = 0;
+    struct heap_hole holes[4];
+    struct fixture f;
+
+    fixture_init(&f, ARENA);
+    for (unsigned i = 0; i < ARRAY_SIZE(chunks); i++) {
+        words[i] = fixture_alloc_pages(&f, PAGES(chunks[i]));
+        (void)fixture_alloc_pages(&f, PAGES(1));
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(chunks); i++)
+        fixture_free(&f, words[i]);
+    assert_int_equal(heap_purge_begin(f.heap, holes, 4, &bounds, &cursor), 2);
+    assert_int_equal(holes[0].offset, word_offset(words[3]));
+    assert_int_equal(holes[0].bytes, 4 * ABI_CHUNK_BYTES);
+    assert_int_equal(holes[1].offset, word_offset(words[2]));
+    assert_int_equal(holes[1].bytes, ABI_CHUNK_BYTES); /* though it is shorter than asked for by itself */
+    assert_int_equal(fixture_figures(&f).lazy_bytes, 7 * ABI_CHUNK_BYTES);
+    assert_audit_clean(&f);
+    assert_int_equal(heap_purge_begin(f.heap, holes, 4, &bounds, &cursor), 2);
+    assert_int_equal(holes[0].offset, word_offset(words[2]) + ABI_CHUNK_BYTES);
+    assert_int_equal(holes[1].offset, word_offset(words[0])); /* not the one of a single chunk */
+    assert_int_equal(holes[1].bytes, 3 * ABI_CHUNK_BYTES);
+    fixture_deinit(&f);
+}
+
+/* What counts is what a hole gives back, not how far it reaches. */
+static void test_gaps_do_not_make_a_hole_large(void **state)
+{
+    const struct heap_purge_bounds bounds = {3 * ABI_CHUNK_BYTES, UINT64_MAX};
+    uint64_t low, high, word, cursor = 0;
+    struct heap_hole hole;
+    struct fixture f;
+
+    fixture_init(&f, ARENA);
+    high = fixture_alloc_pages(&f, PAGES(1));
+    assert_int_equal(heap_extent_reserve(f.heap, PAGES(15), &word), 0);
+    low = fixture_alloc_pages(&f, PAGES(1));
+    heap_unreserve(f.heap, word);
+    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &heap_all, &cursor), 1); /* the middle: punched */
+    heap_purge_end(f.heap, &hole);
+    fixture_free(&f, low);
+    fixture_free(&f, high);
+    cursor = 0;
+    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &bounds, &cursor), 0);
+    cursor = 0;
+    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &heap_all, &cursor), 1);
+    assert_int_equal(hole.offset, word_offset(low));
+    assert_int_equal(hole.bytes, 17 * ABI_CHUNK_BYTES); /* one call: the gap is there already */
+    assert_int_equal(fixture_figures(&f).purging_bytes, hole.bytes);
+    fixture_deinit(&f);
+}
+
+/* Reuse before purge: a new chunk for pieces, and a place in an old one, are chosen where memory is. */
+static void test_what_is_backed_is_handed_out_first(void **state)
+{
+    uint64_t words[3], cursor = 0;
+    struct heap_hole hole;
+    struct fixture f;
+
+    fixture_init(&f, ARENA);
+    for (unsigned i = 0; i < 3; i++)
+        words[i] = fixture_alloc_pages(&f, PAGES(1));
+    fixture_free(&f, words[0]);
+    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &heap_all, &cursor), 1);
+    heap_purge_end(f.heap, &hole);
+    fixture_free(&f, words[2]);
+    f.n_calls = 0;
+    assert_int_equal(word_chunk(fixture_alloc_pages(&f, 13)), word_chunk(words[2])); /* not the higher one */
+    assert_int_equal(f.n_calls, 0);
+    fixture_deinit(&f);
+}
+
+static void test_a_backed_piece_is_handed_out_first(void **state)
+{
+    uint64_t words[4];
+    struct heap_hole hole;
+    struct fixture f;
+
+    fixture_init(&f, ARENA);
+    for (unsigned i = 0; i < 4; i++) /* two chunks, each with a place for four pages beside the twelve */
+        words[i] = fixture_alloc_pages(&f, i < 2 ? 12 : 4);
+    fixture_free(&f, words[2]);
+    fixture_free(&f, words[3]);
+    hole = (struct heap_hole){word_offset(words[2]), 4 * ABI_PAGE_BYTES};
+    assert_true(heap_purge_claim(f.heap, &hole));
+    heap_purge_end(f.heap, &hole);
+    f.n_calls = 0;
+    assert_int_equal(fixture_alloc_pages(&f, 4), words[3]);
+    assert_int_equal(f.n_calls, 0);
+    assert_int_equal(fixture_alloc_pages(&f, 4), words[2]);
+    assert_int_equal(f.n_calls, 1);
+    assert_audit_clean(&f);
     fixture_deinit(&f);
 }
 
@@ -445,7 +546,7 @@ static void test_what_is_being_purged_is_not_handed_out(void **state)
     words[2] = fixture_alloc_pages(&f, PAGES(N_CHUNKS - 2));
     fixture_free(&f, words[1]);
     fixture_free(&f, words[2]);
-    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, 0, &cursor), 1);
+    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &heap_all, &cursor), 1);
     assert_int_equal(hole.offset, ABI_CHUNK_BYTES);
     assert_int_equal(hole.offset + hole.bytes,
                      word_offset(words[0])); /* over eight pages that were never backed */
@@ -473,7 +574,7 @@ static void test_a_chunk_emptied_while_purged_waits(void **state)
     kept = fixture_alloc_pages(&f, 8);
     freed = fixture_alloc_pages(&f, 4);
     fixture_free(&f, freed);
-    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, 0, &cursor), 1);
+    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &heap_all, &cursor), 1);
     assert_int_equal(hole.offset, word_offset(freed));
     assert_int_equal(hole.bytes, 4 * ABI_PAGE_BYTES);
     word = fixture_alloc_pages(&f, 4); /* beside it */
@@ -499,7 +600,7 @@ static void test_two_holes_of_a_chunk_end_apart(void **state)
         words[i] = fixture_alloc_pages(&f, 4);
     fixture_free(&f, words[0]);
     fixture_free(&f, words[2]);
-    assert_int_equal(heap_purge_begin(f.heap, holes, 2, 0, &cursor), 2);
+    assert_int_equal(heap_purge_begin(f.heap, holes, 2, &heap_all, &cursor), 2);
     fixture_free(&f, words[1]);
     fixture_free(&f, words[3]); /* the chunk has no extent any more */
     for (unsigned i = 0; i < 2; i++) {
@@ -519,7 +620,7 @@ static void test_purging_is_forgotten_by_a_start(void **state)
 
     fixture_init(&f, ARENA);
     fixture_free(&f, fixture_alloc_pages(&f, 40));
-    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, 0, &cursor), 1);
+    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &heap_all, &cursor), 1);
     state_chunks(f.state)[hole.offset / ABI_CHUNK_BYTES].backed = 0xffff; /* killed before that was cleared */
     f.heap = heap_free(f.heap);
     assert_int_equal(fixture_start(&f), 0);
@@ -572,7 +673,7 @@ static void test_which_ranges_are_free(void **state)
     }
     fixture_free(&f, large);
     assert_true(heap_range_is_free(f.heap, word_offset(large), ABI_CHUNK_BYTES));
-    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, 0, &cursor), 1);
+    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &heap_all, &cursor), 1);
     assert_false(heap_range_is_free(f.heap, word_offset(large), ABI_PAGE_BYTES));
     assert_false(heap_purge_claim(f.heap, &hole)); /* once */
     heap_purge_end(f.heap, &hole);
@@ -619,6 +720,10 @@ int main(void)
         cmocka_unit_test(test_neighbours_are_one_hole),
         cmocka_unit_test(test_small_holes_are_left_and_the_cursor_goes_on),
         cmocka_unit_test(test_holes_have_a_longest_length),
+        cmocka_unit_test(test_holes_have_a_longest_sum),
+        cmocka_unit_test(test_gaps_do_not_make_a_hole_large),
+        cmocka_unit_test(test_what_is_backed_is_handed_out_first),
+        cmocka_unit_test(test_a_backed_piece_is_handed_out_first),
         cmocka_unit_test(test_what_is_being_purged_is_not_handed_out),
         cmocka_unit_test(test_a_chunk_emptied_while_purged_waits),
         cmocka_unit_test(test_two_holes_of_a_chunk_end_apart),

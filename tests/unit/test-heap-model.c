@@ -242,9 +242,9 @@ static void step_garbage(struct model *m)
 
 static void step_purge_begin(struct model *m)
 {
+    struct heap_purge_bounds bounds = {draw(m, 4) ? 0 : 100000, draw(m, 4) ? UINT64_MAX : 300000};
     unsigned n = heap_purge_begin(m->f.heap, m->holes + m->n_holes,
-                                  (unsigned)MIN(HOLES_MAX - m->n_holes, 1 + draw(m, 4)),
-                                  draw(m, 4) ? 0 : 100000, &m->cursor);
+                                  (unsigned)MIN(HOLES_MAX - m->n_holes, 1 + draw(m, 4)), &bounds, &m->cursor);
 
     for (unsigned i = 0; i < n; i++, m->n_holes++) {
         struct heap_hole *hole = &m->holes[m->n_holes];

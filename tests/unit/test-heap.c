@@ -207,7 +207,7 @@ static void test_a_class_keeps_one_empty_span(void **state)
     }
     assert_int_equal(f.n_calls, n_calls);
     assert_audit_clean(&f);
-    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, 0, &cursor), 1); /* the kept one goes too */
+    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &heap_all, &cursor), 1); /* the kept one goes too */
     assert_int_equal(hole.bytes, 3 * ABI_CHUNK_BYTES);
     assert_int_equal(fixture_figures(&f).span_chunks, 0);
     assert_audit_clean(&f);
@@ -534,7 +534,7 @@ static void test_a_huge_arena_takes_no_memory(void **state)
         assert_int_equal(fixture_take(&f, words[i]), abi_word_mask(words[i]));
     assert_int_equal(heap_pending(f.heap, &pending, 1, &cursor), 1);
     cursor = 0;
-    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, 0, &cursor), 0);
+    assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &heap_all, &cursor), 0);
     assert_audit_clean(&f);
     f.heap = heap_free(f.heap);
     assert_int_equal(fixture_start(&f), 0); /* a start looks at what was used, and nowhere else */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When to purge: snapshots and the decisions that follow from them. */
+/* When to purge, and how much: snapshots and the decisions that follow from them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +14,26 @@
 #define START (1000 * S)
 #define MIB (1ull << 20)
 
+static struct purge_input input(uint64_t now, uint64_t lazy)
+{
+    return (struct purge_input){
+        .now_usec = now, .lazy_bytes = lazy, .threshold_bytes = 64 * MIB, .delay_usec = 60 * S};
+}
+
 static struct purge_decision decide(struct purge_timer *t, uint64_t now, uint64_t lazy)
 {
-    return purge_decide(t, &(struct purge_input){.now_usec = now,
-                                                 .lazy_bytes = lazy,
-                                                 .threshold_bytes = 64 * MIB,
-                                                 .delay_usec = 60 * S});
+    struct purge_input in = input(now, lazy);
+
+    return purge_decide(t, &in);
+}
+
+/* A work's turn comes while so much is lazy. */
+static void begin(struct purge_timer *t, uint64_t now, uint64_t lazy)
+{
+    struct purge_input in = input(now, lazy);
+
+    purge_queued(t);
+    purge_begun(t, &in);
 }
 
 static void assert_decision(struct purge_decision d, bool purge, uint64_t deadline)
@@ -67,11 +81,23 @@ static void test_age(void **state)
     assert_decision(decide(&t, START + 30 * S, 8 * MIB), false, START + 60 * S);
     assert_decision(decide(&t, START + 60 * S - 1, 8 * MIB), false, START + 60 * S);
     assert_decision(decide(&t, START + 60 * S, 8 * MIB), true, PURGE_NEVER);
-    purge_begun(&t);
+    begin(&t, START + 60 * S, 8 * MIB);
     purge_ended(&t);
     assert_decision(decide(&t, START + 61 * S, 8 * MIB), false, START + 121 * S); /* young again */
     assert_decision(decide(&t, START + 62 * S, 0), false, PURGE_NEVER);           /* all in use */
     assert_decision(decide(&t, START + 100 * S, 4096), false, START + 160 * S);
+}
+
+/* .. nor does a purge for another reason that leaves some. */
+static void test_what_a_purge_leaves_is_old(void **state)
+{
+    struct purge_timer t = {0};
+
+    assert_decision(decide(&t, START, 4096), false, START + 60 * S);
+    assert_true(decide(&t, START + 10 * S, 64 * MIB).purge);
+    begin(&t, START + 10 * S, 64 * MIB);
+    purge_ended(&t);
+    assert_decision(decide(&t, START + 11 * S, 32 * MIB), false, START + 60 * S);
 }
 
 /* G1 */
@@ -80,40 +106,136 @@ static void test_one_at_a_time(void **state)
     struct purge_timer t = {0};
 
     assert_true(decide(&t, START, 64 * MIB).purge);
-    purge_begun(&t);
+    purge_queued(&t);
+    assert_decision(decide(&t, START, 640 * MIB), false, PURGE_NEVER);
+    purge_begun(&t, &(struct purge_input){.lazy_bytes = 640 * MIB, .threshold_bytes = 64 * MIB});
     assert_decision(decide(&t, START + S, 640 * MIB), false, PURGE_NEVER);
     t.asked = true;
     assert_decision(decide(&t, START + 100 * S, 640 * MIB), false, PURGE_NEVER);
     purge_ended(&t);
     assert_decision(decide(&t, START + 101 * S, 4096), true, PURGE_NEVER); /* it was asked for meanwhile */
-    purge_begun(&t);
+    begin(&t, START + 101 * S, 4096);
     purge_ended(&t);
     assert_decision(decide(&t, START + 102 * S, 4096), false, START + 162 * S); /* once */
 }
 
-static void test_several_if_wanted(void **state)
+/* Holes that a sweep found are a purge too. */
+static void test_found_holes_count_as_a_purge(void **state)
 {
     struct purge_timer t = {0};
-    struct purge_input in = {.now_usec = START,
-                             .lazy_bytes = 64 * MIB,
-                             .threshold_bytes = 64 * MIB,
-                             .delay_usec = 60 * S,
-                             .while_purging = true};
 
-    for (unsigned i = 0; i < 3; i++) {
-        assert_true(purge_decide(&t, &in).purge);
-        purge_begun(&t);
+    purge_begun_found(&t);
+    assert_decision(decide(&t, START, 64 * MIB), false, PURGE_NEVER);
+    purge_ended_found(&t);
+    assert_decision(decide(&t, START + S, 64 * MIB), true, PURGE_NEVER);
+    assert_decision(decide(&t, START + S, 4096), false, START + 60 * S); /* it made nothing young */
+}
+
+/* G4: what is being punched counts, but a work is queued once at a time. */
+static void test_while_purging(void **state)
+{
+    static const struct {
+        uint64_t lazy, purging;
+        bool running, queued, yes, purge;
+    } cases[] = {
+        {0, 64 * MIB, true, false, true, true},
+        {0, 64 * MIB, true, false, false, false},
+        {0, 64 * MIB - 1, true, false, true, false},
+        {32 * MIB, 32 * MIB, true, false, true, true},
+        {32 * MIB, 32 * MIB, true, false, false, false},
+        {32 * MIB, 32 * MIB, true, true, true, false}, /* one waits already */
+        {64 * MIB, 0, true, false, true, true},
+        {64 * MIB, 0, true, false, false, false},
+        {64 * MIB, 0, false, true, true, false},
+        {64 * MIB, 0, false, false, true, true},
+        {0, 0, true, false, true, false},
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct purge_timer t = {.n_running = cases[i].running, .n_queued = cases[i].queued};
+        struct purge_input in = input(START, cases[i].lazy);
+
+        in.purging_bytes = cases[i].purging;
+        in.while_purging = cases[i].yes;
+        if (purge_decide(&t, &in).purge != cases[i].purge)
+            fail_msg("case %u", i);
     }
-    assert_int_equal(t.n_running, 3);
-    t.cursor = 4096;
-    purge_ended(&t);
-    assert_int_equal(t.cursor, 4096); /* the others go on from there */
-    in.while_purging = false;         /* takes effect at once */
-    assert_false(purge_decide(&t, &in).purge);
-    purge_ended(&t);
-    purge_ended(&t);
-    assert_int_equal(t.cursor, 0);
-    assert_true(purge_decide(&t, &in).purge);
+}
+
+/* One after the other, with what is lazy before each. */
+static void assert_rounds(bool asked, uint64_t threshold, const uint64_t *lazy, const uint64_t *min,
+                          const uint64_t *quota, unsigned n)
+{
+    struct purge_timer t = {.asked = asked};
+    struct purge_input in = input(START, lazy[0]);
+
+    in.threshold_bytes = threshold;
+    purge_queued(&t);
+    purge_begun(&t, &in);
+    for (unsigned i = 0; i < n; i++) {
+        in.lazy_bytes = lazy[i];
+        if (i > 0 && !purge_next_round(&t, &in))
+            fail_msg("round %u is missing", i);
+        assert_int_equal(t.min_bytes, min[i]);
+        assert_int_equal(t.cursor, 0);
+        assert_true(purge_quota(&t, &in) == quota[i]);
+        t.cursor = 1;
+    }
+    in.lazy_bytes = lazy[n];
+    assert_false(purge_next_round(&t, &in));
+}
+
+/* Large holes first, until half the threshold is left; all of it when it was asked for. */
+static void test_rounds(void **state)
+{
+    static const uint64_t all_lazy[] = {40 * MIB, 4096}, all_min[] = {0}, all_quota[] = {UINT64_MAX};
+    static const uint64_t lazy[] = {80 * MIB, 70 * MIB, 65 * MIB, 40 * MIB, 33 * MIB, 32 * MIB};
+    static const uint64_t min[] = {MIB, MIB / 4, MIB / 16, MIB / 64, 0};
+    static const uint64_t quota[] = {48 * MIB, 38 * MIB, 33 * MIB, 8 * MIB, MIB};
+    static const uint64_t enough[] = {80 * MIB, 32 * MIB};
+    static const uint64_t none_left[] = {80 * MIB, 0}, zero_quota[] = {80 * MIB};
+
+    assert_rounds(true, 64 * MIB, all_lazy, all_min, all_quota, 1);
+    assert_rounds(false, 64 * MIB, lazy, min, quota, 5);
+    assert_rounds(false, 64 * MIB, enough, min, quota, 1);
+    assert_rounds(false, 0, none_left, min, zero_quota, 1);
+}
+
+static void test_age_takes_all(void **state)
+{
+    struct purge_timer t = {0};
+    struct purge_input in = input(START + 60 * S, 4096);
+
+    (void)decide(&t, START, 4096);
+    purge_queued(&t);
+    purge_begun(&t, &in);
+    assert_true(purge_quota(&t, &in) == UINT64_MAX);
+    assert_int_equal(t.min_bytes, 0);
+}
+
+/* G1: the purge that runs serves what came meanwhile, unless there was nothing that it could take. */
+static void test_a_purge_goes_on(void **state)
+{
+    static const struct {
+        uint64_t lazy;
+        bool asked, taken, more, all;
+    } cases[] = {
+        {64 * MIB, false, true, true, false},   {64 * MIB - 1, false, true, false, false},
+        {64 * MIB, false, false, false, false}, {4096, true, true, true, true},
+        {4096, true, false, true, true},
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct purge_timer t = {.n_running = 1, .asked = cases[i].asked, .taken = cases[i].taken};
+        struct purge_input in = input(START, cases[i].lazy);
+
+        if (purge_next_round(&t, &in) != cases[i].more)
+            fail_msg("case %u", i);
+        assert_int_equal(t.all, cases[i].all);
+        assert_false(t.asked);
+        assert_true(!cases[i].more || !t.taken);
+        assert_int_equal(t.min_bytes, cases[i].more && !cases[i].all ? MIB : 0);
+    }
 }
 
 static void test_parameters_act_at_once(void **state)
@@ -141,7 +263,7 @@ static void test_threshold_auto(void **state)
 {
     static const struct {
         unsigned n_cpus, mib;
-    } cases[] = {{0, 32},  {1, 32},   {2, 64},    {3, 64},    {4, 96},         {7, 96},
+    } cases[] = {{0, 32},  {1, 32},   {2, 64},   {3, 64},    {4, 96},           {7, 96},
                  {8, 128}, {63, 192}, {64, 224}, {128, 256}, {UINT32_MAX, 1024}};
 
     for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
@@ -153,8 +275,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_snapshot),
         cmocka_unit_test(test_age),
+        cmocka_unit_test(test_what_a_purge_leaves_is_old),
         cmocka_unit_test(test_one_at_a_time),
-        cmocka_unit_test(test_several_if_wanted),
+        cmocka_unit_test(test_found_holes_count_as_a_purge),
+        cmocka_unit_test(test_while_purging),
+        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_age_takes_all),
+        cmocka_unit_test(test_a_purge_goes_on),
         cmocka_unit_test(test_parameters_act_at_once),
         cmocka_unit_test(test_threshold_auto),
     };
