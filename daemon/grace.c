@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "clock.h"
 #include "grace-internal.h"
 #include "log.h"
+#include "thread.h"
 #include "trace-events.h"
 
 #define EVENTS_A_TURN 64
@@ -384,8 +384,7 @@ static void *grace_main(void *userdata)
     struct grace *g = userdata;
     struct epoll_event events[EVENTS_A_TURN];
 
-    (void)prctl(PR_SET_NAME, "grace");
-    (void)prctl(PR_SET_TIMERSLACK, 1); /* gp-first-check is tens of microseconds */
+    thread_begin_prompt("grace");
     urcu_memb_register_thread();
     while (!load_acquire(&g->stop)) { /* pairs with grace_free() */
         uint64_t until = grace_look_at_active(g), unmute = g->muted ? grace_unmute(g, now_usec()) : RUN_NEVER;

@@ -7,13 +7,13 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 #include <urcu/urcu-memb.h>
 
 #include "arena.h"
 #include "arena-work.h"
 #include "log.h"
+#include "thread.h"
 
 struct purger {
     pthread_t thread;
@@ -77,7 +77,7 @@ static void *purger_main(void *userdata)
 {
     struct purger *p = userdata;
 
-    (void)prctl(PR_SET_NAME, "purger");
+    thread_begin("purger");
     urcu_memb_register_thread(); /* arena_purge_done() may drop the last reference */
     (void)pthread_mutex_lock(&p->lock);
     while (p->first || !p->stop) {

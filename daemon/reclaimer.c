@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <urcu/urcu-memb.h>
 
 #include "basic/macro.h"
 #include "basic/ordering.h"
 #include "clock.h"
+#include "thread.h"
 
 #define WORKERS_MAX 16u
 
@@ -187,8 +187,7 @@ static void *worker_main(void *userdata)
 {
     struct reclaimer *r = userdata;
 
-    (void)prctl(PR_SET_NAME, "reclaimer");
-    (void)prctl(PR_SET_TIMERSLACK, 1); /* naps are tens of microseconds */
+    thread_begin_prompt("reclaimer");
     urcu_memb_register_thread();
     (void)pthread_mutex_lock(&r->lock);
     while (!r->stop) {
