@@ -329,7 +329,7 @@ static void lane_look_live(struct pass *pass, struct client_lane *cl, bool all)
         lane_evict(cl);
         return;
     }
-    if (lane_may_write(cl) && !lane_is_over_limit(pass, cl))
+    if (lane_may_write(cl) && !lane_is_over_limit(pass, cl) && !pass->holds_back)
         (void)lane_take_all(pass, cl);
 }
 

@@ -197,6 +197,16 @@ static uint64_t pass_end(struct pass *pass)
     return pass->deadline;
 }
 
+/* Then the pass that follows the grace period empties the rings; until then it naps, and does not fall asleep. */
+static void arena_hold_back(struct pass *pass)
+{
+    struct arena *a = pass->arena;
+
+    pass->holds_back = drain_holds_back(&a->hold, pass->now, a->pending.total_bytes, pass->p.flood_bytes,
+                                        a->gp_asked > pass->completed);
+    pass->found |= pass->holds_back;
+}
+
 static uint64_t arena_pass(struct arena *a)
 {
     struct pass pass = {.arena = a, .now = now_usec(), .deadline = RUN_NEVER};
@@ -213,6 +223,7 @@ static uint64_t arena_pass(struct arena *a)
     arena_run_jobs(a);
     arena_take_rung(a);
     arena_take_relief(a);
+    arena_hold_back(&pass);
     arena_look_at_lanes(&pass, pass_looks_at_all(&pass));
     arena_expire(&pass);
     arena_fill_lanes(&pass);

@@ -26,6 +26,7 @@ struct pass {
     uint64_t deadline;    /* RUN_NEVER; brought forward by each step */
     uint64_t pending_max; /* client-pending-max in bytes */
     bool found;           /* something was collected, freed or filled: look again soon */
+    bool holds_back;      /* rings are left alone, D4 of engine/drain.h */
     bool again;           /* a budget ran out */
     unsigned pace;        /* largest share of a ring or magazine used since the last look, in 1/256 */
 };

@@ -127,6 +127,7 @@ struct arena {
     struct arena_batch_callback batch_callbacks[BATCHES_MAX];
     uint64_t batch_first_usec[BATCHES_MAX]; /* drain.first_usec of what it took */
     struct drain_timer drain;
+    struct drain_hold hold;
     struct purge_timer purge;
     bool ending;                /* nothing new is begun any more */
     bool sweep_due, sweeping;   /* compare the file with the books; under way */

@@ -62,3 +62,15 @@ struct drain_decision drain_decide(struct drain_timer *t, const struct drain_inp
         return (struct drain_decision){DRAIN_NONE, DRAIN_NEVER};
     return (struct drain_decision){cause, in->now_usec};
 }
+
+bool drain_holds_back(struct drain_hold *h, uint64_t now_usec, uint64_t waiting_bytes, uint64_t flood_bytes,
+                      bool asked)
+{
+    if (!asked || waiting_bytes < flood_bytes) {
+        h->since_usec = 0;
+        return false;
+    }
+    if (h->since_usec == 0)
+        h->since_usec = now_usec;
+    return now_usec - h->since_usec < DRAIN_HOLD_USEC;
+}

@@ -112,6 +112,33 @@ static void case_02_both_at_once(void **state)
     daemon_stop(d);
 }
 
+/*
+ * Many rings' worth deferred inside a section, while a grace period waits for that very section and more waits than
+ * flood-bytes, so that the daemon would rather not collect: there is room again in the end.
+ */
+static void case_02_flood_in_section(void **state)
+{
+    enum { N = 6 * ABI_RING_RECORDS };
+    static void *objects[N];
+    struct daemon *d = *state;
+    struct reclaim_lane *l;
+    struct reclaim *r;
+
+    daemon_start(d, "--arena", "a:64M", "--set", "flood-bytes=4K", "--set", "flood-interval=0", "--set",
+                 "client-pending-max=100%", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    for (int i = 0; i < N; i++) /* a block each, so a record each */
+        objects[i] = must_alloc(l, 512);
+    assert_int_equal(reclaim_read_lock(l), 0);
+    assert_int_equal(defer_all(l, objects, N), 0);
+    reclaim_read_unlock(l);
+    assert_int_equal(reclaim_barrier(l, NULL), 0);
+    assert_int_equal(arena_figure(d, "a", "frees"), N);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
 /* ---- 21 ---------------------------------------------------------------------------------------------------------------- */
 
 static bool bytes_are(const void *p, unsigned char value, size_t n)
@@ -370,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         daemon_test(case_02_defer_in_section_while_another_synchronizes),
         daemon_test(case_02_both_at_once),
+        daemon_test(case_02_flood_in_section),
         daemon_test(case_21_span_page_first),
         daemon_test(case_21_extent_page_first),
         daemon_test(case_21_same_channel),

@@ -95,13 +95,10 @@ static void test_causes(void **state)
         uint64_t objects, bytes, after;
         enum drain_cause cause;
     } cases[] = {
-        {1, 16, 5000 * MS, DRAIN_INTERVAL},
-        {1, 16, 4999 * MS, DRAIN_NONE},
+        {1, 16, 5000 * MS, DRAIN_INTERVAL},        {1, 16, 4999 * MS, DRAIN_NONE},
         {1, 16, 500000 * MS, DRAIN_INTERVAL}, /* late is due too */
-        {1000, 16, 200 * MS, DRAIN_FLOOD_OBJECTS},
-        {1000, 16, 199 * MS, DRAIN_NONE},
-        {1, 2 << 20, 200 * MS, DRAIN_FLOOD_BYTES},
-        {1000, 2 << 20, 200 * MS, DRAIN_FLOOD_OBJECTS},
+        {1000, 16, 200 * MS, DRAIN_FLOOD_OBJECTS}, {1000, 16, 199 * MS, DRAIN_NONE},
+        {1, 2 << 20, 200 * MS, DRAIN_FLOOD_BYTES}, {1000, 2 << 20, 200 * MS, DRAIN_FLOOD_OBJECTS},
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -228,6 +225,31 @@ static void test_deadlines_hold_at_random(void **state)
     }
 }
 
+/* D4: rows in the order of time, one hold through all of them. */
+static void test_holds_back(void **state)
+{
+    static const struct {
+        uint64_t at, bytes;
+        bool asked, holds;
+    } rows[] = {
+        {0, 1 << 20, false, false}, /* the grace period was not asked for: what waits is for more to come */
+        {1, (1 << 20) - 1, true, false},
+        {2, 1 << 20, true, true},
+        {DRAIN_HOLD_USEC + 1, UINT64_MAX, true, true},
+        {DRAIN_HOLD_USEC + 2, UINT64_MAX, true, false}, /* long enough: a reader may be waiting for us */
+        {100 * MS, UINT64_MAX, true, false},            /* .. and it is not held up once more */
+        {101 * MS, 1 << 20, false, false},              /* that one is over */
+        {102 * MS, 1 << 20, true, true},
+        {103 * MS, 0, true, false}, /* freed */
+        {104 * MS, 2 << 20, true, true},
+    };
+    struct drain_hold h = {0};
+
+    for (unsigned i = 0; i < ARRAY_SIZE(rows); i++)
+        if (drain_holds_back(&h, START + rows[i].at, rows[i].bytes, 1 << 20, rows[i].asked) != rows[i].holds)
+            fail_msg("row %u", i);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_begins_anew),
         cmocka_unit_test(test_parameters_act_at_once),
         cmocka_unit_test(test_deadlines_hold_at_random),
+        cmocka_unit_test(test_holds_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
