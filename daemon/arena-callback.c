@@ -16,6 +16,7 @@
 
 #include "arena-work.h"
 #include "basic/macro.h"
+#include "basic/ordering.h"
 #include "manager.h"
 #include "trace-events.h"
 
@@ -107,7 +108,7 @@ static bool may_go_single(const struct pass *pass, const struct batch *batch)
 {
     const struct arena *a = pass->arena;
 
-    return batch->pages.first && batch->pages.first->cookie <= pass->completed &&
+    return pending_is_due(&a->pending, &batch->pages, pass->completed) &&
            a->n_single_pushed - a->n_single_run < SINGLES_MAX;
 }
 
@@ -115,11 +116,14 @@ unsigned arena_expire_to_singles(struct pass *pass)
 {
     struct arena *a = pass->arena;
     struct batch *batch;
+    struct bulk_page *page;
     unsigned n = 0;
 
     while (n < ARENA_PAGES_A_PASS && (batch = batch_oldest(&a->batches, BATCH_WAITING)) &&
            may_go_single(pass, batch)) {
-        page_to_singles(pass, page_list_pop(&batch->pages));
+        page = page_list_pop(&batch->pages);
+        if (pending_prove_page(&a->pending, page, pass->completed))
+            page_to_singles(pass, page);
         batch_end_if_empty(&a->batches, batch);
         n++;
     }
@@ -139,7 +143,9 @@ static void batch_run(struct callback *callback)
     (void)pthread_mutex_lock(&a->lock);
     objects_before = a->pending.freed_objects;
     bytes_before = a->pending.freed_bytes;
-    (void)batch_expire_all(&a->batches, bc->batch, &a->pending, a->heap, bc->zero ? a->base : NULL);
+    /* Acquire: pairs with grace_complete() */
+    batch_expire_all(&a->batches, bc->batch, &a->pending, a->heap, load_acquire(&a->domain->completed),
+                     bc->zero ? a->base : NULL);
     arena_trace_freed(a, objects_before, bytes_before);
     (void)pthread_mutex_unlock(&a->lock);
     arena_kick(a);

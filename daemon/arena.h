@@ -47,7 +47,7 @@ struct arena_figures {
     uint64_t n_drains[DRAIN_CAUSE_MAX];
     uint64_t n_pages, n_page_objects, page_histogram[PENDING_HISTOGRAM];
     uint64_t oldest_usec; /* when the oldest pending object was first seen, or before; 0: none is pending */
-    uint64_t n_chain_objects, n_sweeps;
+    uint64_t n_chain_objects, n_sweeps, n_kept_objects;
     uint64_t batches_running, n_batches;
     uint64_t n_frees, freed_bytes;
     uint64_t n_refused_records, n_refused_allocations;

@@ -117,6 +117,7 @@ static const struct member figure_members[] = {
     FIGURE("oldestPendingUSec", oldest_pending_usec),
     FIGURE("chainObjects", n_chain_objects),
     FIGURE("sweeps", n_sweeps),
+    FIGURE("keptObjects", n_kept_objects),
     FIGURE("synchronizes", n_synchronizes),
     FIGURE("synchronizing", synchronizing),
     FIGURE("directWakes", n_direct_wakes),

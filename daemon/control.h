@@ -71,6 +71,7 @@ struct control_figures {
     uint64_t page_histogram[CONTROL_PAGE_HISTOGRAM];
     uint64_t oldest_pending_usec; /* how long the oldest pending object has waited at most; 0: none waits */
     uint64_t n_chain_objects;     /* deferred by the list that needs no room */
+    uint64_t n_kept_objects;      /* of pages that could not prove their grace period */
     uint64_t n_sweeps;            /* frees without pages, for want of memory */
     uint64_t batches_running, n_batches;
     uint64_t n_purges_queued, n_purges_run;

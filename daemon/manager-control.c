@@ -143,6 +143,7 @@ static void arena_control_figures(struct arena *a, struct control_figures *ret)
         .oldest_pending_usec = f.oldest_usec > 0 ? now_usec() - f.oldest_usec : 0,
         .n_chain_objects = f.n_chain_objects,
         .n_sweeps = f.n_sweeps,
+        .n_kept_objects = f.n_kept_objects,
         .n_synchronizes = load_relaxed(&a->gp.n_synchronizes),
         .synchronizing = sync_load_waiters(load_relaxed(&a->gp.load)),
         .n_direct_wakes = load_relaxed(&a->gp.n_wakes[SYNC_DIRECT]),

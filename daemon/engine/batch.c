@@ -66,16 +66,15 @@ unsigned batches_expire(struct batches *b, struct pending *p, struct heap *h, ui
     return n;
 }
 
-uint64_t batch_expire_all(struct batches *b, struct batch *batch, struct pending *p, struct heap *h,
-                          void *zero_base)
+void batch_expire_all(struct batches *b, struct batch *batch, struct pending *p, struct heap *h,
+                      uint64_t completed, void *zero_base)
 {
-    uint64_t n = batch->pages.n_objects;
     struct bulk_page *page;
 
     while ((page = page_list_pop(&batch->pages)))
-        pending_expire_page(p, h, page, zero_base);
+        if (pending_prove_page(p, page, completed))
+            pending_expire_page(p, h, page, zero_base);
     batch_end(b, batch);
-    return n;
 }
 
 void batch_drop(struct batch *batch, struct pending *p)

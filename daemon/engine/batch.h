@@ -44,9 +44,9 @@ struct batch *batch_oldest(struct batches *b, enum batch_stage stage);
 unsigned batches_expire(struct batches *b, struct pending *p, struct heap *h, uint64_t completed,
                         unsigned max_pages, void *zero_base);
 
-/* Frees a whole batch whose cookie has expired, and ends it. Returns objects freed. */
-uint64_t batch_expire_all(struct batches *b, struct batch *batch, struct pending *p, struct heap *h,
-                          void *zero_base);
+/* Frees a whole batch whose cookie has expired, and ends it. */
+void batch_expire_all(struct batches *b, struct batch *batch, struct pending *p, struct heap *h,
+                      uint64_t completed, void *zero_base);
 
 /* Whoever took pages out by itself says so afterwards. */
 void batch_end_if_empty(struct batches *b, struct batch *batch);

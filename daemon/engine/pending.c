@@ -55,6 +55,7 @@ void pending_init(struct pending *p, const struct pending_ops *ops)
 {
     *p = (struct pending){.ops = *ops};
     page_list_init(&p->closed);
+    page_list_init(&p->kept);
 }
 
 void pending_drop_spare(struct pending *p)
@@ -115,7 +116,7 @@ void pending_deinit(struct pending *p)
             pending_drop_page(p, p->open[c]);
             p->open[c] = NULL;
         }
-    while ((page = page_list_pop(&p->closed)))
+    while ((page = page_list_pop(&p->closed)) || (page = page_list_pop(&p->kept)))
         pending_drop_page(p, page);
     pending_drop_spare(p);
 }
@@ -158,7 +159,7 @@ static void channel_close(struct pending *p, enum pending_channel channel)
     if (!page || page->n_objects == 0)
         return;
     p->open[channel] = NULL;
-    page->cookie = p->ops.take_cookie(p->ops.userdata);
+    page->cookie = p->newest_cookie = p->ops.take_cookie(p->ops.userdata);
     page_count(p, page);
     page_list_append(&p->closed, page);
 }
@@ -324,19 +325,33 @@ void pending_expire_page(struct pending *p, struct heap *h, struct bulk_page *pa
     pending_drop_page(p, page);
 }
 
+bool pending_is_due(const struct pending *p, const struct page_list *list, uint64_t completed)
+{
+    return list->first && (list->first->cookie <= completed || list->first->cookie > p->newest_cookie);
+}
+
+bool pending_prove_page(struct pending *p, struct bulk_page *page, uint64_t completed)
+{
+    if (likely(page->cookie != 0 && page->cookie <= completed))
+        return true;
+    page_list_append(&p->kept, page);
+    return false;
+}
+
 unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *list, uint64_t completed,
                         unsigned max_pages, void *zero_base)
 {
     unsigned n = 0;
 
-    while (n < max_pages && list->first && list->first->cookie <= completed) {
+    while (n < max_pages && pending_is_due(p, list, completed)) {
         struct bulk_page *page = page_list_pop(list);
 
         if (list == &p->closed) { /* no batch took it: its grace period was somebody else's */
             p->n_objects -= page->n_objects;
             p->n_bytes -= page->n_bytes;
         }
-        pending_expire_page(p, h, page, zero_base);
+        if (pending_prove_page(p, page, completed))
+            pending_expire_page(p, h, page, zero_base);
         n++;
     }
     return n;
@@ -345,6 +360,7 @@ unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *lis
 uint64_t pending_sweep(struct pending *p, struct heap *h, void *zero_base)
 {
     uint64_t words[64], cursor = 0, n_objects = 0, n_bytes = 0;
+    struct bulk_page *page;
     unsigned n;
 
     while ((n = heap_pending(h, words, ARRAY_SIZE(words), &cursor)) > 0) {
@@ -354,6 +370,8 @@ uint64_t pending_sweep(struct pending *p, struct heap *h, void *zero_base)
         }
         words_expire(h, words, n, zero_base);
     }
+    while ((page = page_list_pop(&p->kept))) /* P5 */
+        pending_drop_page(p, page);
     p->freed_objects += n_objects;
     p->freed_bytes += n_bytes;
     p->total_objects = p->total_bytes = 0;

@@ -13,6 +13,9 @@
  *     `starved` stops collecting until one grace period later, when pending_sweep() has freed every pending
  *     bit.
  *  P4 An object is charged to the client that deferred it from the append until its page is free.
+ *  P5 A page that cannot prove its grace period when it is to be freed (it has no cookie, one that is not over, or
+ *     one that nobody took) is kept: its objects stay pending and charged. Only a sweep, which proves a grace period
+ *     of its own for all, frees them.
  */
 #ifndef RECLAIMD_ENGINE_PENDING_H
 #define RECLAIMD_ENGINE_PENDING_H
@@ -77,6 +80,8 @@ struct pending {
     struct pending_ops ops;
     struct bulk_page *open[PENDING_CHANNELS];
     struct page_list closed; /* have cookies, wait for the next batch */
+    struct page_list kept;   /* P5 */
+    uint64_t newest_cookie;
     struct bulk_page *spare; /* a few empty pages */
     uint32_t n_spare;
     bool starved;                        /* P3 */
@@ -153,6 +158,12 @@ static inline int pending_take(struct intake *in, uint32_t block, uint32_t mask)
 
 /* Closes the open pages: their cookies are taken now. */
 void pending_close(struct pending *p);
+
+/* Is the first page of a list one to free or, P5, to keep? */
+bool pending_is_due(const struct pending *p, const struct page_list *list, uint64_t completed);
+
+/* False: it could not be proven that the page may be freed, and it was put with those that are kept. */
+bool pending_prove_page(struct pending *p, struct bulk_page *page, uint64_t completed);
 
 /*
  * Frees a page whose cookie has expired: every object of it, then its charges, then the page itself.

@@ -169,10 +169,28 @@ static void test_queued_batches(void **state)
     assert_ptr_equal(batch_oldest(&batches, BATCH_WAITING), second);
     assert_int_equal(expire(&l, l.started, 9), 1);
     assert_int_equal(second->stage, BATCH_IDLE);
-    assert_int_equal(batch_expire_all(&batches, first, &l.pending, l.f.heap, NULL), BULK_RECORDS * 2 + 5);
+    batch_expire_all(&batches, first, &l.pending, l.f.heap, l.started, NULL);
+    assert_int_equal(l.pending.freed_objects, BULK_RECORDS * 2 + 5 + 3);
     assert_int_equal(first->stage, BATCH_IDLE);
     assert_int_equal(batches.n_running, 0);
     assert_int_equal(fixture_figures(&l.f).out_objects, 0);
+    lane_fixture_deinit(&l);
+}
+
+/* The batch ends, but what cannot prove its own cookie does not go with it. */
+static void test_queued_batch_keeps(void **state)
+{
+    struct lane_fixture l;
+    struct batch *b;
+
+    lane_fixture_init(&l);
+    b = begin(&l, BULK_RECORDS + 5, 8);
+    b->pages.first->cookie = 0;
+    b->stage = BATCH_QUEUED;
+    batch_expire_all(&batches, b, &l.pending, l.f.heap, l.started, NULL);
+    assert_int_equal(batches.n_running, 0);
+    assert_int_equal(l.pending.freed_objects, 5);
+    assert_int_equal(l.pending.kept.n_objects, BULK_RECORDS);
     lane_fixture_deinit(&l);
 }
 
@@ -219,6 +237,7 @@ int main(void)
         cmocka_unit_test_setup(test_partial_expiry, reset),
         cmocka_unit_test_setup(test_oldest_first, reset),
         cmocka_unit_test_setup(test_queued_batches, reset),
+        cmocka_unit_test_setup(test_queued_batch_keeps, reset),
         cmocka_unit_test_setup(test_pages_taken_out, reset),
         cmocka_unit_test_setup(test_drop, reset),
     };

@@ -454,6 +454,41 @@ static void test_totals_at_random(void **state)
     lane_fixture_deinit(&l);
 }
 
+/* ---- P5 ---- */
+
+/* A page whose cookie was lost, or became a number that nobody took, holds up nobody else and is not freed. */
+static void check_kept(uint64_t cookie)
+{
+    struct lane_fixture l;
+
+    lane_fixture_init(&l);
+    take_objects(&l, 3);
+    pending_close(&l.pending);
+    take_objects(&l, 4);
+    pending_close(&l.pending);
+    l.pending.closed.first->cookie = cookie;
+    l.started = 1;
+    assert_int_equal(pending_expire(&l.pending, l.f.heap, &l.pending.closed, l.started, 9, NULL), 2);
+    assert_int_equal(l.pending.freed_objects, 4);
+    assert_int_equal(l.pending.kept.n_objects, 3);
+    assert_int_equal(l.pending.total_objects, 3);
+    assert_int_equal(l.pending.n_objects, 0); /* no drain asks for it again */
+    assert_int_equal(l.accounts[0].pending_objects, 3);
+    assert_int_equal(fixture_figures(&l.f).out_objects, 3);
+    (void)pending_sweep(&l.pending, l.f.heap, NULL); /* that proves a grace period for all */
+    assert_int_equal(l.pending.kept.n_pages, 0);
+    assert_int_equal(l.accounts[0].pending_objects, 0);
+    assert_int_equal(fixture_figures(&l.f).out_objects, 0);
+    lane_fixture_deinit(&l);
+}
+
+static void test_unproven_page_is_kept(void **state)
+{
+    check_kept(0);
+    check_kept(2);
+    check_kept(UINT64_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_zero_on_free_everywhere),
         cmocka_unit_test(test_histogram),
         cmocka_unit_test(test_totals_at_random),
+        cmocka_unit_test(test_unproven_page_is_kept),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
