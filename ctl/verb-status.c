@@ -244,6 +244,7 @@ static const struct show_row show_rows[] = {
     {"Drains for want of room", 'n', "figures/drains/full"},
     {"Drains under pressure", 'n', "figures/drains/pressure"},
     {"Drains on request", 'n', "figures/drains/request"},
+    {"Drains for barriers", 'n', "figures/drains/barrier"},
     {"Drains after deaths", 'n', "figures/drains/death"},
     {"Record pages", 'n', "figures/pages"},
     {"Objects a page", 'f', "figures/objectsPerPage"},

@@ -19,7 +19,7 @@
 /* ---- Barrier ---- */
 
 /* Everything deferred up to now gets a cookie, and a batch at once. */
-static void barrier_begin(struct pass *pass, struct barrier *b)
+static void barrier_begin(struct pass *pass, struct barrier *b, enum drain_cause cause)
 {
     struct arena *a = pass->arena;
 
@@ -30,16 +30,16 @@ static void barrier_begin(struct pass *pass, struct barrier *b)
     b->begun = true;
     b->cookie = arena_close_pages(a);
     b->n_single = 0;
-    a->drain.urgent = DRAIN_REQUEST;
+    a->drain.urgent = cause;
     arena_want_cookie(a, b->cookie, false);
 }
 
-static bool barrier_is_done(struct pass *pass, struct barrier *b)
+static bool barrier_is_done(struct pass *pass, struct barrier *b, enum drain_cause cause)
 {
     struct arena *a = pass->arena;
 
     if (!b->begun)
-        barrier_begin(pass, b);
+        barrier_begin(pass, b, cause);
     if (!b->begun || arena_oldest_cookie(a) <= b->cookie)
         return false;
     if (b->n_single == 0)
@@ -61,7 +61,7 @@ static void serve_barriers(struct pass *pass)
     while (*p) {
         struct ticket *t = *p;
 
-        if (!barrier_is_done(pass, &t->barrier)) {
+        if (!barrier_is_done(pass, &t->barrier, DRAIN_BARRIER)) {
             p = &t->next;
             continue;
         }
@@ -214,7 +214,8 @@ static bool operation_is_done(struct pass *pass, struct operation *op)
         arena_audit(pass, op);
         return true;
     default:
-        if (!barrier_is_done(pass, &op->barrier))
+        if (!barrier_is_done(pass, &op->barrier,
+                             op->kind == CONTROL_OPERATION_BARRIER ? DRAIN_BARRIER : DRAIN_REQUEST))
             return false;
         op->n_objects = a->pending.freed_objects - op->objects_before;
         op->bytes = a->pending.freed_bytes - op->bytes_before;

@@ -141,6 +141,7 @@ const char *control_drain_cause_to_string(enum control_drain_cause cause)
         [CONTROL_DRAIN_FULL] = "full",
         [CONTROL_DRAIN_PRESSURE] = "pressure",
         [CONTROL_DRAIN_REQUEST] = "request",
+        [CONTROL_DRAIN_BARRIER] = "barrier",
         [CONTROL_DRAIN_DEATH] = "death",
     };
 

@@ -39,7 +39,8 @@ enum control_drain_cause {
     CONTROL_DRAIN_FLOOD_BYTES,   /* flood-bytes wait */
     CONTROL_DRAIN_FULL,          /* an allocation or a pending limit needs the room */
     CONTROL_DRAIN_PRESSURE,      /* memory is short */
-    CONTROL_DRAIN_REQUEST,       /* asked for: drain, barrier, audit, a library's barrier */
+    CONTROL_DRAIN_REQUEST,       /* somebody asked for a drain */
+    CONTROL_DRAIN_BARRIER,       /* .. or for a barrier, here or in the library */
     CONTROL_DRAIN_DEATH,         /* a client or lane is gone: its objects come back */
     _CONTROL_DRAIN_MAX,
     _CONTROL_DRAIN_INVALID = -1,

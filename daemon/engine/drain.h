@@ -26,7 +26,8 @@ enum drain_cause {
     DRAIN_FLOOD_BYTES,
     DRAIN_FULL,     /* an allocation or a pending limit needs the room */
     DRAIN_PRESSURE, /* memory is short */
-    DRAIN_REQUEST,  /* drain, barrier, audit */
+    DRAIN_REQUEST,  /* somebody asked for a drain */
+    DRAIN_BARRIER,  /* .. or for a barrier */
     DRAIN_DEATH,    /* a client or lane is gone */
     DRAIN_CAUSE_MAX,
 };

@@ -135,7 +135,7 @@ static void expect_barrier(struct tracer *t, size_t *at)
     assert_int_equal(event_number(drain, "objects"), OBJECTS);
     assert_int_equal(event_number(drain, "bytes"), OBJECTS * 64);
     assert_true(event_number(drain, "pages") > 0);
-    assert_string_equal(json_object_get_string(event_member(drain, "cause")), "request");
+    assert_string_equal(json_object_get_string(event_member(drain, "cause")), "barrier");
     *at = *at > drained ? *at : drained;
     (void)tracer_next(t, at, "bulk_free");
 }
