@@ -16,6 +16,21 @@ void log_init(int max_level);
 
 void log_message(int level, const char *format, ...) _printf_(2, 3);
 
+/*
+ * What a message says once more for machines: fields NAME=value of the journal, added one by one. On stderr
+ * they are left out. What is too long is cut, what is too much is a mistake in here.
+ */
+#define LOG_FIELDS_MAX 16u
+#define LOG_FIELD_BYTES 96u /* the longest name, an arena's name or a quoted text */
+
+struct log_fields {
+    unsigned n;
+    char text[LOG_FIELDS_MAX][LOG_FIELD_BYTES];
+};
+
+void log_fields_add(struct log_fields *f, const char *format, ...) _printf_(2, 3);
+void log_message_with(int level, const struct log_fields *fields, const char *format, ...) _printf_(3, 4);
+
 #define log_error(...) log_message(LOG_ERR, __VA_ARGS__)
 #define log_warning(...) log_message(LOG_WARNING, __VA_ARGS__)
 #define log_notice(...) log_message(LOG_NOTICE, __VA_ARGS__)
