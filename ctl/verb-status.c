@@ -34,6 +34,18 @@ static void add_number(struct table *t, struct json_object *o, const char *path)
     table_addf(t, "%" PRIu64, ctl_number(o, path));
 }
 
+/* "1h 5min" is "1h5min" where a field may have no blank. In place. */
+static const char *no_blanks(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from; from++)
+        if (*from != ' ')
+            *to++ = *from;
+    *to = '\0';
+    return text;
+}
+
 /* "77/78:1.5ms": process, thread and age of the oldest read section; no blanks, as it is one field. */
 static void add_reader(struct table *t, struct json_object *reader)
 {
@@ -90,6 +102,47 @@ static void print_service(struct ctl *ctl, struct json_object *s)
         (void)fputs("membarrier does not reach everybody: readers pay for a fence\n", ctl->out);
 }
 
+/* The command comes last: it is the only text that others choose. */
+static void add_stall_row(struct table *t, struct json_object *stall)
+{
+    char text[FORMAT_BYTES];
+
+    table_add(t, ctl_text(stall, "arena"));
+    add_number(t, stall, "client");
+    add_number(t, stall, "pid");
+    add_number(t, stall, "tid");
+    table_add(t, ctl_user(ctl_number(stall, "uid"), text));
+    table_add(t, no_blanks(ctl_duration(ctl_number(stall, "durationUSec"), text)));
+    add_number(t, stall, "gracePeriod");
+    add_number(t, stall, "objects");
+    add_bytes(t, stall, "bytes");
+    add_number(t, stall, "waiters");
+    table_add(t, ctl_text(stall, "command"));
+}
+
+/* Only when something stalls: who, for how long, and what waits for it. */
+static int print_stalls(struct ctl *ctl, struct json_object *status)
+{
+    static const char *const columns[] = {"STALLED",  ">CLIENT",  ">PID",          ">TID",
+                                          "USER",     ">FOR",     ">GRACE-PERIOD", ">WAITING-OBJECTS",
+                                          ">WAITING", ">CALLERS", "COMMAND",       NULL};
+    _cleanup_(table_freep) struct table *t = table_new(columns);
+    struct json_object *stalls = ctl_at(status, "stalls");
+    size_t n = json_object_is_type(stalls, json_type_array) ? json_object_array_length(stalls) : 0;
+    uint64_t n_all = ctl_number(status, "figures/stalledReaders");
+    int r;
+
+    if (n == 0)
+        return CTL_DONE;
+    for (size_t i = 0; i < n; i++)
+        add_stall_row(t, json_object_array_get_idx(stalls, i));
+    (void)fputc('\n', ctl->out);
+    r = print_table(ctl, t);
+    if (n_all > n)
+        (void)fprintf(ctl->out, "and %" PRIu64 " more\n", n_all - n);
+    return r;
+}
+
 /*
  * Two calls, as the list of arenas may need several replies. An arena that comes or goes between them is
  * no error.
@@ -121,6 +174,8 @@ int verb_status(struct ctl *ctl, int argc, char **argv)
             (void)fputc('\n', ctl->out);
             r = print_table(ctl, t);
         }
+        if (r == CTL_DONE)
+            r = print_stalls(ctl, status);
     }
     (void)json_object_put(reply);
     return r;
@@ -176,7 +231,7 @@ int verb_list_arenas(struct ctl *ctl, int argc, char **argv)
     return status == CTL_DONE ? print_list(ctl, list, columns, add_arena_row) : status;
 }
 
-/* The command comes last: it is the only text that others choose. */
+/* As add_stall_row(); a client that stalls nothing has a dash there. */
 static void add_client_row(struct table *t, struct json_object *client)
 {
     char text[FORMAT_BYTES];
@@ -191,6 +246,9 @@ static void add_client_row(struct table *t, struct json_object *client)
     add_number(t, client, "pendingObjects");
     add_bytes(t, client, "pendingBytes");
     add_number(t, client, "refusedRecords");
+    table_add(t, ctl_at(client, "stall")
+                     ? no_blanks(ctl_duration(ctl_number(client, "stall/durationUSec"), text))
+                     : "-");
     table_add(t, ctl_time(ctl_number(client, "sinceUSec"), text));
     table_add(t, ctl_text(client, "command"));
 }
@@ -199,8 +257,8 @@ static void add_client_row(struct table *t, struct json_object *client)
 int verb_list_clients(struct ctl *ctl, int argc, char **argv)
 {
     static const char *const columns[] = {
-        ">CLIENT",          ">PID",     "USER",     "ARENA", "STATE",   ">LANES", ">READING",
-        ">PENDING-OBJECTS", ">PENDING", ">REFUSED", "SINCE", "COMMAND", NULL};
+        ">CLIENT",          ">PID",     "USER",     "ARENA",       "STATE", ">LANES",  ">READING",
+        ">PENDING-OBJECTS", ">PENDING", ">REFUSED", ">STALLS-FOR", "SINCE", "COMMAND", NULL};
     struct json_object *list;
     int status =
         ctl_call_list(ctl, CTL_INTERFACE ".ListClients", ctl_object("arena", argv[0]), "clients", &list);
@@ -270,6 +328,8 @@ static const struct show_row show_rows[] = {
     {"Most woken at one end", 'n', "figures/maxDirectWakes"},
     {"Wake-ups", 'n', "figures/wakeups"},
     {"Clients muted", 'n', "figures/mutes"},
+    {"Stalled readers", 'n', "figures/stalledReaders"},
+    {"Stalls", 'n', "figures/stalls"},
 };
 
 /* "1: 5, 4..7: 2, 512..: 1": what is not there is left out. */

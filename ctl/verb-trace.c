@@ -3,7 +3,7 @@
  * trace: a line an event, as it happens.
  *
  * What events there are and what they carry is the daemon's business: members are printed as they come,
- * bytes and durations known by the ends of their names. With --json=short each event is an object on a line
+ * bytes and durations known by the ends of their names; stalls alone are told in words. With --json=short each event is an object on a line
  * of its own, for machines. In both, events that the daemon had to drop are a line too, in their place.
  *
  * There is no end but the daemon's or Ctrl-C, which is the ordinary one and so a success. It is let through
@@ -59,6 +59,72 @@ static bool has_column(const char *name)
     return strcmp(name, "monotonicUSec") == 0 || strcmp(name, "event") == 0 || strcmp(name, "arena") == 0;
 }
 
+static void print_members(struct ctl *ctl, struct json_object *event)
+{
+    json_object_object_foreach(event, name, value)
+    {
+        if (!has_column(name))
+            print_member(ctl, name, value);
+    }
+}
+
+/* " client 3 (pid 7, tid 8, router)": who it was, by whatever names there are. */
+static void print_reader(struct ctl *ctl, struct json_object *event)
+{
+    (void)fprintf(ctl->out, " client %" PRIu64 " (pid %" PRIu64, ctl_number(event, "client"),
+                  ctl_number(event, "pid"));
+    if (ctl_number(event, "tid") > 0)
+        (void)fprintf(ctl->out, ", tid %" PRIu64, ctl_number(event, "tid"));
+    (void)fprintf(ctl->out, ", %s)", ctl_text(event, "command"));
+}
+
+static void print_stall(struct ctl *ctl, struct json_object *event)
+{
+    char age[FORMAT_BYTES], bytes[FORMAT_BYTES], objects[FORMAT_BYTES], callers[FORMAT_BYTES];
+
+    (void)fprintf(ctl->out, " holds up grace period %" PRIu64 " for %s; %s (%s) and %s wait",
+                  ctl_number(event, "number"), ctl_duration(ctl_number(event, "durationUSec"), age),
+                  ctl_count(ctl_number(event, "objects"), "object", "objects", objects),
+                  format_bytes_human(ctl_number(event, "bytes"), bytes),
+                  ctl_count(ctl_number(event, "waiters"), "caller", "callers", callers));
+}
+
+static void print_stall_ended(struct ctl *ctl, struct json_object *event)
+{
+    char age[FORMAT_BYTES];
+
+    (void)fprintf(ctl->out, " held up grace period %" PRIu64 " for %s, and does no longer",
+                  ctl_number(event, "number"), ctl_duration(ctl_number(event, "durationUSec"), age));
+}
+
+static void print_stall_kill(struct ctl *ctl, struct json_object *event)
+{
+    uint64_t error = ctl_number(event, "errno");
+
+    if (error == 0)
+        (void)fputs(" is killed, as stall-action says", ctl->out);
+    else
+        (void)fprintf(ctl->out, " cannot be killed: %s", strerror((int)error));
+}
+
+/* What an administrator has to act on is told in words. False: it is none of these. */
+static bool print_in_words(struct ctl *ctl, struct json_object *event)
+{
+    static const struct {
+        const char *name;
+        void (*print)(struct ctl *ctl, struct json_object *event);
+    } words[] = {
+        {"stall", print_stall}, {"stall_ended", print_stall_ended}, {"stall_kill", print_stall_kill}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        if (strcmp(ctl_text(event, "event"), words[i].name) == 0) {
+            print_reader(ctl, event);
+            words[i].print(ctl, event);
+            return true;
+        }
+    return false;
+}
+
 /* Seconds since boot, as in the kernel's own traces, so that the two can be laid side by side. */
 static void print_event(struct ctl *ctl, struct json_object *event)
 {
@@ -66,10 +132,8 @@ static void print_event(struct ctl *ctl, struct json_object *event)
 
     (void)fprintf(ctl->out, "%8" PRIu64 ".%06" PRIu64 "  %-13s  %-12s ", usec / USEC_PER_SEC,
                   usec % USEC_PER_SEC, ctl_text(event, "event"), ctl_text(event, "arena"));
-    json_object_object_foreach (event, name, value) {
-        if (!has_column(name))
-            print_member(ctl, name, value);
-    }
+    if (!print_in_words(ctl, event))
+        print_members(ctl, event);
     (void)fputc('\n', ctl->out);
 }
 

@@ -78,7 +78,11 @@ struct client_lane {
     uint32_t arena_slot; /* in the arena's array of lanes in use */
     uint32_t suspect;    /* grace-period thread: it delays one for long: does its thread exist? */
     uint32_t lost;       /* grace-period thread: its thread is gone without the owner word saying so */
-    bool active;         /* something was found at the last looks: look again in every pass */
+    /* grace-period thread; others load them for display */
+    uint64_t stall_gp;         /* the grace period that its reader stalls; 0: it does not */
+    uint64_t stall_since_usec; /* when that began */
+    uint32_t stall_tid;        /* the thread then, as it says itself; 0: not known */
+    bool active;               /* something was found at the last looks: look again in every pass */
     uint32_t idle_looks;
     struct ticket ticket;
     uint32_t rings_seen; /* grace-period thread: of the lane's rings */
@@ -131,7 +135,10 @@ struct client {
     struct cds_lfht_node watch_node; /* grace's table, by id */
     uint64_t bell_window_usec;       /* grace-period thread: bells are counted by tenths of a second */
     uint32_t n_bells;
-    struct log_rate refused_rate;          /* worker */
+    uint32_t n_stalled;           /* grace-period thread: readers of its that stall now */
+    uint64_t stall_reports;       /* grace-period thread: number of the last one in the channel; 0: none */
+    uint64_t stall_kill_usec;     /* grace-period thread: when stall-action = kill met it last */
+    struct log_rate refused_rate; /* worker */
     uint64_t refused_seen, refused_untold; /* worker */
 };
 

@@ -13,6 +13,7 @@
 #define CONTROL_INTERFACE "org.reclaimd.Control"
 
 enum {
+    CONTROL_STALLS_MAX = 64,                /* in a status */
     CONTROL_CHUNK_ENTRIES = 64,             /* of a list in one reply, when more is wanted: some 100 KiB */
     CONTROL_MONITOR_INTERVAL_MIN_MSEC = 10, /* faster is a load, not a look */
 };
@@ -135,9 +136,10 @@ int control_call_visit_arenas(struct control *c, const struct varlink_call *call
 
 /* Encoding (control-json.c): each a new object, or NULL without memory */
 struct json_object *control_json_arena(const struct control_arena_info *info);
+struct json_object *control_json_stall(const struct control_stall *stall);
 struct json_object *control_json_client(const struct control_client_info *info);
 struct json_object *control_json_status(const struct control_status *status,
-                                        const struct control_figures *sum);
+                                        const struct control_figures *sum, struct json_object *stalls);
 struct json_object *control_json_figures(const struct control_figures *figures);
 struct json_object *control_json_parameter(const struct control_parameter_info *info);
 struct json_object *control_json_change(const struct control_change *change);

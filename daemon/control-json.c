@@ -126,6 +126,8 @@ static const struct member figure_members[] = {
     FIGURE("maxDirectWakes", max_direct_wakes),
     FIGURE("mutes", n_mutes),
     FIGURE("wakeups", n_wakeups),
+    FIGURE("stalledReaders", stalled_readers),
+    FIGURE("stalls", n_stalls),
 };
 
 /* By the names of the causes, which are those of the interface. */
@@ -216,6 +218,34 @@ struct json_object *control_json_arena(const struct control_arena_info *info)
     return o;
 }
 
+static const struct member stall_members[] = {
+    {"arena", MEMBER_TEXT, offsetof(struct control_stall, arena)},
+    {"client", MEMBER_U64, offsetof(struct control_stall, client)},
+    {"pid", MEMBER_PID, offsetof(struct control_stall, pid)},
+    {"tid", MEMBER_PID, offsetof(struct control_stall, tid)},
+    {"uid", MEMBER_U32, offsetof(struct control_stall, uid)},
+    {"gracePeriod", MEMBER_U64, offsetof(struct control_stall, gp)},
+    {"durationUSec", MEMBER_U64, offsetof(struct control_stall, usec)},
+    {"objects", MEMBER_U64, offsetof(struct control_stall, n_objects)},
+    {"bytes", MEMBER_U64, offsetof(struct control_stall, bytes)},
+    {"waiters", MEMBER_U64, offsetof(struct control_stall, n_waiters)},
+};
+
+/* A process chooses its own name: whatever it is, it is safe to print on a terminal afterwards. */
+static void add_command(struct json_object *o, const char *comm)
+{
+    if (o)
+        (void)json_object_object_add(o, "command", json_object_new_string(text_quote(comm ?: "").text));
+}
+
+struct json_object *control_json_stall(const struct control_stall *stall)
+{
+    struct json_object *o = encode(stall_members, ARRAY_SIZE(stall_members), stall);
+
+    add_command(o, stall->comm);
+    return o;
+}
+
 static const struct member client_members[] = {
     {"id", MEMBER_U64, offsetof(struct control_client_info, id)},
     {"pid", MEMBER_PID, offsetof(struct control_client_info, pid)},
@@ -229,15 +259,17 @@ static const struct member client_members[] = {
     {"pendingBytes", MEMBER_U64, offsetof(struct control_client_info, pending_bytes)},
     {"refusedRecords", MEMBER_U64, offsetof(struct control_client_info, n_refused_records)},
     {"sinceUSec", MEMBER_U64, offsetof(struct control_client_info, since_usec)},
+    {"stalledReaders", MEMBER_U64, offsetof(struct control_client_info, stalled_readers)},
 };
 
-/* A process chooses its own name: whatever it is, it is safe to print on a terminal afterwards. */
+/* Without a reader that stalls there is none. */
 struct json_object *control_json_client(const struct control_client_info *info)
 {
     struct json_object *o = encode(client_members, ARRAY_SIZE(client_members), info);
 
-    if (o)
-        (void)json_object_object_add(o, "command", json_object_new_string(text_quote(info->comm ?: "").text));
+    add_command(o, info->comm);
+    if (o && info->stall.client)
+        (void)json_object_object_add(o, "stall", control_json_stall(&info->stall));
     return o;
 }
 
@@ -263,14 +295,19 @@ static const struct member status_members[] = {
     {"configFile", MEMBER_TEXT, offsetof(struct control_status, config_file)},
 };
 
-/* With the sum over the arenas, which the caller of this made for the eyes of its own caller. */
+/* With the sum over the arenas and the stalls, which the caller of this made for the eyes of its own caller.
+ * Takes the stalls. */
 struct json_object *control_json_status(const struct control_status *status,
-                                        const struct control_figures *sum)
+                                        const struct control_figures *sum, struct json_object *stalls)
 {
     struct json_object *o = encode(status_members, ARRAY_SIZE(status_members), status);
 
-    if (o)
-        (void)json_object_object_add(o, "figures", control_json_figures(sum));
+    if (!o) {
+        (void)json_object_put(stalls);
+        return NULL;
+    }
+    (void)json_object_object_add(o, "figures", control_json_figures(sum));
+    (void)json_object_object_add(o, "stalls", stalls);
     return o;
 }
 

@@ -67,21 +67,74 @@ int control_call_sum_figures(struct control *c, const struct varlink_call *call,
     return 0;
 }
 
+/* The names of arenas that the caller may see, as the keys of an object: a set that is quick to ask. */
+static int visit_name(void *data, const struct control_arena_info *info)
+{
+    return json_object_object_add(data, info->name, NULL) < 0 ? -ENOMEM : 0;
+}
+
+/* json_object_put() it, on failure too. */
+static int call_visible(struct control *c, const struct varlink_call *call, const char *arena,
+                        struct json_object **ret)
+{
+    *ret = json_object_new_object();
+    return *ret ? control_call_visit_arenas(c, call, arena, CONTROL_SEE, visit_name, *ret) : -ENOMEM;
+}
+
+/* ---- The service ---- */
+
+/* The readers that stall in arenas that the caller sees; how many more there are stands in the figures. */
+struct stall_walk {
+    struct json_object *stalls, *visible;
+};
+
+static int visit_stall(void *data, const struct control_stall *stall)
+{
+    struct stall_walk *w = data;
+
+    if (!json_object_object_get_ex(w->visible, stall->arena, NULL))
+        return 0;
+    if (json_object_array_length(w->stalls) >= CONTROL_STALLS_MAX)
+        return 1;
+    return json_object_array_add(w->stalls, control_json_stall(stall)) < 0 ? -ENOMEM : 0;
+}
+
+static int call_stalls(struct control *c, const struct varlink_call *call, struct json_object **ret)
+{
+    struct stall_walk w = {.stalls = json_object_new_array()};
+    int r = w.stalls ? call_visible(c, call, NULL, &w.visible) : -ENOMEM;
+
+    if (r >= 0)
+        r = c->ops->stalls(c->userdata, visit_stall, &w);
+    (void)json_object_put(w.visible);
+    if (r < 0)
+        (void)json_object_put(w.stalls);
+    else
+        *ret = w.stalls;
+    return r;
+}
+
 /* The service's own figures are for everybody, as `ps` would show most of them anyhow. */
 void control_get_status(struct varlink_call *call, const void *parameters, void *userdata)
 {
     struct control *c = userdata;
     struct control_status status = {};
+    struct json_object *stalls;
     struct control_figures sum;
     int r = c->ops->status(c->userdata, &status);
 
     if (r >= 0)
         r = control_call_sum_figures(c, call, NULL, &sum);
+    if (r >= 0)
+        r = call_stalls(c, call, &stalls);
     if (r < 0)
         control_fail(call, r, NULL);
     else
-        (void)varlink_call_reply(call, control_json_wrap("status", control_json_status(&status, &sum)));
+        (void)varlink_call_reply(call,
+                                 control_json_wrap("status", control_json_status(&status, &sum, stalls)));
 }
+
+/* ---- Lists ---- */
 
 /* One entry of ListArenas. */
 static int visit_arena(void *data, const struct control_arena_info *info)
@@ -102,12 +155,6 @@ void control_list_arenas(struct varlink_call *call, const void *parameters, void
         return;
     l.entries = json_object_new_array();
     list_finish(&l, control_call_visit_arenas(c, call, p->arena, CONTROL_SEE, visit_arena, &l));
-}
-
-/* The names of arenas that the caller may see, as the keys of an object: a set that is quick to ask. */
-static int visit_name(void *data, const struct control_arena_info *info)
-{
-    return json_object_object_add(data, info->name, NULL) < 0 ? -ENOMEM : 0;
 }
 
 struct client_walk {
@@ -137,9 +184,7 @@ void control_list_clients(struct varlink_call *call, const void *parameters, voi
     if (p->arena && control_call_check_arena(c, call, p->arena, CONTROL_SEE) < 0)
         return;
     w.list.entries = json_object_new_array();
-    w.visible = json_object_new_object();
-    r = w.visible ? control_call_visit_arenas(c, call, p->arena, CONTROL_SEE, visit_name, w.visible)
-                  : -ENOMEM;
+    r = call_visible(c, call, p->arena, &w.visible);
     if (r >= 0)
         r = c->ops->clients(c->userdata, p->arena, 0, visit_client, &w);
     (void)json_object_put(w.visible);

@@ -62,6 +62,9 @@ static struct json_object *record_json(const struct trace_record *r)
     (void)json_object_object_add(o, "arena", json_object_new_string(r->origin.arena));
     for (unsigned i = 0; (name = trace_value_name(r->event, i)); i++)
         (void)json_object_object_add(o, name, value_json(name, r->values[i]));
+    if (r->origin.command[0])
+        (void)json_object_object_add(o, "command",
+                                     json_object_new_string(text_quote(r->origin.command).text));
     return o;
 }
 
@@ -125,14 +128,14 @@ static void tracers_look(evutil_socket_t fd, short what, void *data)
     struct tracer *t;
 
     LIST_FOREACH(t, &c->tracers, tracers)
-        t->is_admin = control_call_is_admin(c, t->call);
+    t->is_admin = control_call_is_admin(c, t->call);
     for (unsigned i = 0; i < TRACE_RING_SIZE && trace_take(&record); i++)
         LIST_FOREACH(t, &c->tracers, tracers)
-            if (tracer_wants(t, &record))
-                tracer_take(t, &record);
+    if (tracer_wants(t, &record))
+        tracer_take(t, &record);
     LIST_FOREACH(t, &c->tracers, tracers)
-        if (t->batch || t->n_dropped > 0 || trace_n_dropped() != t->ring_dropped_seen)
-            tracer_send(t);
+    if (t->batch || t->n_dropped > 0 || trace_n_dropped() != t->ring_dropped_seen)
+        tracer_send(t);
 }
 
 /* What at least one of them wants is recorded; the timer goes with the last one. */
@@ -143,7 +146,7 @@ static int tracers_update(struct control *c)
     struct tracer *t;
 
     LIST_FOREACH(t, &c->tracers, tracers)
-        events |= t->events;
+    events |= t->events;
     trace_want(events);
     if (events == 0 && c->trace_timer) {
         event_free(c->trace_timer);

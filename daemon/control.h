@@ -88,6 +88,8 @@ struct control_figures {
     uint64_t max_direct_wakes;      /* most by the grace-period thread at the end of one grace period */
     uint64_t n_mutes;               /* times that a client rang too often and was not heard for a while */
     uint64_t n_wakeups;             /* times that a bell or timer woke a worker for this arena */
+    uint64_t stalled_readers;       /* that hold up a grace period for stall-timeout now */
+    uint64_t n_stalls;              /* all that ever did */
 };
 
 /* The reader whose section began longest ago. */
@@ -97,6 +99,18 @@ struct control_reader {
     pid_t pid;       /* 0: not visible from the daemon's pid namespace */
     pid_t tid;       /* 0: not known */
     uint64_t age_usec;
+};
+
+/* A reader that holds up a grace period, and was reported for it. */
+struct control_stall {
+    uint64_t client; /* id; 0: there is no such reader */
+    pid_t pid;       /* 0: not visible from the daemon's pid namespace */
+    pid_t tid;       /* as the client says; 0: not known */
+    uid_t uid;
+    const char *comm; /* hostile bytes are cleaned by control */
+    const char *arena;
+    uint64_t gp, usec;                    /* which grace period, and for how long */
+    uint64_t n_objects, bytes, n_waiters; /* of the arena, behind it */
 };
 
 struct control_arena_info {
@@ -124,6 +138,8 @@ struct control_client_info {
     uint64_t pending_objects, pending_bytes;
     uint64_t n_refused_records;
     uint64_t since_usec; /* CLOCK_REALTIME */
+    uint64_t stalled_readers;
+    struct control_stall stall; /* the one of them that began first */
 };
 
 struct control_status {
@@ -215,6 +231,7 @@ typedef void (*control_done_fn)(void *done_data, int r, const struct control_res
 
 typedef int (*control_arena_fn)(void *data, const struct control_arena_info *info);
 typedef int (*control_client_fn)(void *data, const struct control_client_info *info);
+typedef int (*control_stall_fn)(void *data, const struct control_stall *stall);
 typedef int (*control_parameter_fn)(void *data, const struct control_parameter_info *info);
 typedef int (*control_change_fn)(void *data, const struct control_change *change);
 
@@ -231,6 +248,9 @@ struct control_ops {
     /* All clients of all arenas (arena NULL) or of the one. `id` 0: all, else that one; -ESRCH: no such
      * client. */
     int (*clients)(void *userdata, const char *arena, uint64_t id, control_client_fn visit, void *data);
+
+    /* The readers that stall now, in all arenas. */
+    int (*stalls)(void *userdata, control_stall_fn visit, void *data);
 
     /* The table in its order: the daemon's values (arena NULL) or those in force in that arena. */
     int (*parameters)(void *userdata, const char *arena, control_parameter_fn visit, void *data);

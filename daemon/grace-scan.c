@@ -104,30 +104,38 @@ static void grace_suspect(struct arena *a, uint64_t now)
     arena_kick_lanes(a);
 }
 
+/* Drops those who are waited for no more. */
+static void grace_sift(struct arena *a, uint64_t k, uint64_t now, bool ask_kernel)
+{
+    struct gp *gp = &a->gp;
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < gp->n_stragglers; i++) {
+        struct straggler s = gp->stragglers[i];
+
+        if (slot_delays(s.client, s.lane, k) && !straggler_is_gone(a, &s, ask_kernel)) {
+            gp->stragglers[left++] = s;
+            continue;
+        }
+        grace_stall_end(a, &s, now);
+        client_unref(s.client);
+    }
+    gp->n_stragglers = left;
+}
+
 bool grace_check(struct grace *g, struct arena *a, uint64_t k)
 {
     struct gp *gp = &a->gp;
     uint64_t now = now_usec();
     bool ask_kernel = now >= gp->threads_usec;
-    uint32_t left = 0;
 
     (void)g;
-    if (gp->rescan) {
-        grace_scan(a, k);
-        return gp->n_stragglers == 0 && !gp->rescan;
-    }
     if (ask_kernel)
         gp->threads_usec = now + SUSPECT_USEC;
-    for (uint32_t i = 0; i < gp->n_stragglers; i++) {
-        struct straggler s = gp->stragglers[i];
-
-        if (slot_delays(s.client, s.lane, k) && !straggler_is_gone(a, &s, ask_kernel))
-            gp->stragglers[left++] = s;
-        else
-            client_unref(s.client);
-    }
-    gp->n_stragglers = left;
-    if (left > 0 && ask_kernel)
+    grace_sift(a, k, now, ask_kernel);
+    if (gp->rescan)
+        grace_scan(a, k);
+    if (gp->n_stragglers > 0 && ask_kernel)
         grace_suspect(a, now);
-    return left == 0;
+    return gp->n_stragglers == 0 && !gp->rescan;
 }

@@ -189,9 +189,6 @@ static uint64_t grace_start(struct arena *a, uint64_t now)
     trace_gp_start(a, k);
     gp->active = true;
     gp->begun_usec = now;
-    gp->stall_usec = 0;
-    gp->stall_killed = false;
-    store_relaxed(&gp->n_stalls, 0); /* read for display */
     gp->threads_usec = now + 100000;
     return k;
 }
@@ -202,8 +199,7 @@ static void grace_complete(struct grace *g, struct arena *a, const struct arena_
     uint64_t now = now_usec(), took = now - gp->begun_usec;
     bool notify;
 
-    if (gp->n_stalls > 0)
-        grace_stall_ended(a, now);
+    grace_stall_over(a);
     store_relaxed(&gp->last_usec, took); /* figures */
     store_relaxed(&gp->max_usec, MAX(gp->max_usec, took));
     store_relaxed(&gp->oldest_client, 0);

@@ -81,14 +81,16 @@ struct gp {
     uint32_t n_stragglers, n_room;
     bool rescan;                     /* no memory to remember stragglers: look at all again */
     uint64_t begun_usec, check_usec; /* when it began; when to look again */
-    bool stall_killed;               /* stall-action = kill was carried out */
-    uint64_t stall_usec, n_stalls;   /* when to report next; reports of this grace period */
-    uint64_t threads_usec;           /* when to ask next whether the threads are still there */
+    uint64_t stall_told_usec; /* how long it had waited when its readers were reported last; 0: never */
+    bool stall_killed;        /* stall-action = kill was carried out */
+    uint32_t n_stall_ends;    /* readers that were reported in it and are gone */
+    uint64_t threads_usec;    /* when to ask next whether the threads are still there */
 
     /* figures: the thread adds, anybody reads */
     uint64_t last_usec, max_usec, n_synchronizes, n_mutes;
     uint64_t n_wakes[SYNC_WAY_MAX]; /* how they were woken: the sum is n_synchronizes */
     uint64_t max_direct_wakes;      /* by the thread itself at the end of one */
+    uint64_t n_stalled, n_stalls;   /* readers that stall now, and all that ever did */
     uint64_t oldest_client, oldest_lane, oldest_since_usec; /* a reader that is being waited for; 0: none */
 };
 

@@ -152,6 +152,8 @@ static void arena_control_figures(struct arena *a, struct control_figures *ret)
         .max_direct_wakes = load_relaxed(&a->gp.max_direct_wakes),
         .n_mutes = load_relaxed(&a->gp.n_mutes),
         .n_wakeups = f.n_wakeups,
+        .stalled_readers = load_relaxed(&a->gp.n_stalled),
+        .n_stalls = load_relaxed(&a->gp.n_stalls),
     };
     memcpy(ret->n_drains, f.n_drains, sizeof(f.n_drains));
     memcpy(ret->page_histogram, f.page_histogram, sizeof(f.page_histogram));
@@ -215,10 +217,9 @@ static int visit_arena(struct manager *m, struct arena *a, control_arena_fn visi
 
     arena_control_figures(a, &info.figures);
     arena_oldest_reader(m, a, &info.oldest_reader);
-    info.state = a->domain->readers_must_fence ? "degraded"
-                 : info.oldest_reader.found && load_relaxed(&a->gp.n_stalls) > 0
-                     ? "stalled" /* reported, so past stall-timeout */
-                     : "ready";
+    info.state = a->domain->readers_must_fence        ? "degraded"
+                 : load_relaxed(&a->gp.n_stalled) > 0 ? "stalled" /* reported, so past stall-timeout */
+                                                      : "ready";
     return visit(data, &info);
 }
 
@@ -270,25 +271,28 @@ struct visit_clients {
 static int visit_client(void *data, struct client *c)
 {
     struct visit_clients *v = data;
+    struct control_client_info info;
 
     if ((v->arena && strcmp(c->arena->name, v->arena) != 0) || (v->id != 0 && c->id != v->id))
         return 0;
     v->n++;
-    return v->visit(v->data, &(struct control_client_info){
-                                 .id = c->id,
-                                 .pid = c->pid,
-                                 .uid = c->uid,
-                                 .gid = c->gid,
-                                 .comm = c->comm,
-                                 .arena = c->arena->name,
-                                 .state = client_state(c),
-                                 .lanes = load_relaxed(&c->n_live),
-                                 .lanes_reading = client_lanes_reading(c),
-                                 .pending_objects = load_relaxed(&c->account.pending_objects),
-                                 .pending_bytes = load_relaxed(&c->account.pending_bytes),
-                                 .n_refused_records = load_relaxed(&c->account.refused),
-                                 .since_usec = c->since_usec,
-                             });
+    info = (struct control_client_info){
+        .id = c->id,
+        .pid = c->pid,
+        .uid = c->uid,
+        .gid = c->gid,
+        .comm = c->comm,
+        .arena = c->arena->name,
+        .state = client_state(c),
+        .lanes = load_relaxed(&c->n_live),
+        .lanes_reading = client_lanes_reading(c),
+        .pending_objects = load_relaxed(&c->account.pending_objects),
+        .pending_bytes = load_relaxed(&c->account.pending_bytes),
+        .n_refused_records = load_relaxed(&c->account.refused),
+        .since_usec = c->since_usec,
+    };
+    manager_client_stall(c, &info);
+    return v->visit(v->data, &info);
 }
 
 static int op_clients(void *userdata, const char *arena, uint64_t id, control_client_fn visit, void *data)
@@ -477,6 +481,7 @@ const struct control_ops manager_control_ops = {
     .status = op_status,
     .arenas = op_arenas,
     .clients = op_clients,
+    .stalls = manager_visit_stalls,
     .parameters = op_parameters,
     .set = op_set,
     .reset = op_reset,

@@ -43,6 +43,10 @@ struct manager {
 /* manager-control.c */
 extern const struct control_ops manager_control_ops;
 
+/* manager-stall.c */
+void manager_client_stall(const struct client *c, struct control_client_info *info);
+int manager_visit_stalls(void *userdata, control_stall_fn visit, void *data);
+
 /* manager-parameters.c: what changed acts at once. */
 void manager_apply_parameters(struct manager *m);
 int manager_reload(struct manager *m, control_change_fn visit, void *data, struct error_line *why);

@@ -11,6 +11,7 @@
 #define RECLAIMD_TRACE_EVENTS_H
 
 #include "arena.h"
+#include "stall-report.h"
 #include "trace.h"
 
 #ifdef RECLAIMD_USDT
@@ -18,20 +19,32 @@
 #define PROBE2(name, a, b) DTRACE_PROBE2(reclaimd, name, a, b)
 #define PROBE3(name, a, b, c) DTRACE_PROBE3(reclaimd, name, a, b, c)
 #define PROBE5(name, a, b, c, d, e) DTRACE_PROBE5(reclaimd, name, a, b, c, d, e)
+#define PROBE4(name, a, b, c, d) DTRACE_PROBE4(reclaimd, name, a, b, c, d)
+#define PROBE9(name, a, b, c, d, e, f, g, h, i) DTRACE_PROBE9(reclaimd, name, a, b, c, d, e, f, g, h, i)
 #else
 #define PROBE2(name, a, b) ((void)0)
 #define PROBE3(name, a, b, c) ((void)0)
+#define PROBE4(name, a, b, c, d) ((void)0)
 #define PROBE5(name, a, b, c, d, e) ((void)0)
+#define PROBE9(name, a, b, c, d, e, f, g, h, i) ((void)0)
 #endif
 
-/* The rarer half: somebody listens. */
+/* The rarer half: somebody listens. The second says too what the client calls itself. */
 void trace_arena_push(enum trace_event event, const struct arena *a,
                       const uint64_t values[static TRACE_VALUES]);
+void trace_client_push(enum trace_event event, const struct arena *a, const struct client *c,
+                       const uint64_t values[static TRACE_VALUES]);
 
 #define TRACE_ARENA(event, a, ...)                                                                           \
     do {                                                                                                     \
         if (trace_wants(event))                                                                              \
             trace_arena_push(event, a, (const uint64_t[TRACE_VALUES]){__VA_ARGS__});                         \
+    } while (0)
+
+#define TRACE_CLIENT(event, a, client, ...)                                                                  \
+    do {                                                                                                     \
+        if (trace_wants(event))                                                                              \
+            trace_client_push(event, a, client, (const uint64_t[TRACE_VALUES]){__VA_ARGS__});                \
     } while (0)
 
 /* Objects went back to the heap after their grace period. */
@@ -82,10 +95,28 @@ static inline void trace_purge(const struct arena *a, uint64_t n_holes, uint64_t
 }
 
 /* A reader has held up a grace period for stall-timeout or longer. */
-static inline void trace_stall(const struct arena *a, uint64_t client, uint64_t usec)
+static inline void trace_stall(const struct arena *a, const struct stall_report *r)
 {
-    PROBE3(stall, a->name, client, usec);
-    TRACE_ARENA(TRACE_STALL, a, client, usec);
+    PROBE9(stall, a->name, r->client->id, r->client->pid, r->tid, r->number, r->usec, r->objects, r->bytes,
+           r->waiters);
+    TRACE_CLIENT(TRACE_STALL, a, r->client, r->client->id, (uint64_t)r->client->pid, r->tid, r->number,
+                 r->usec, r->objects, r->bytes, r->waiters);
+}
+
+/* It was told of, and does so no longer. */
+static inline void trace_stall_ended(const struct arena *a, const struct stall_report *r)
+{
+    PROBE9(stall_ended, a->name, r->client->id, r->client->pid, r->tid, r->number, r->usec, r->objects,
+           r->bytes, r->waiters);
+    TRACE_CLIENT(TRACE_STALL_ENDED, a, r->client, r->client->id, (uint64_t)r->client->pid, r->tid, r->number,
+                 r->usec, r->objects, r->bytes, r->waiters);
+}
+
+/* What came of stall-action = kill. */
+static inline void trace_stall_kill(const struct arena *a, const struct client *c, int error)
+{
+    PROBE4(stall_kill, a->name, c->id, c->pid, error);
+    TRACE_CLIENT(TRACE_STALL_KILL, a, c, c->id, (uint64_t)c->pid, (uint64_t)error);
 }
 
 static inline void trace_attach(const struct arena *a, const struct client *c)

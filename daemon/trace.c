@@ -27,7 +27,7 @@ struct slot {
     struct trace_record record;
 } __attribute__((aligned(CACHE_LINE_BYTES)));
 
-assert_cc(sizeof(struct slot) == 2 * CACHE_LINE_BYTES);
+assert_cc(sizeof(struct slot) == 3 * CACHE_LINE_BYTES);
 assert_cc(IS_POWER_OF_TWO(TRACE_RING_SIZE));
 assert_cc(TRACE_EVENT_MAX < 32);
 
@@ -43,6 +43,8 @@ struct event_row {
     const char *values[TRACE_VALUES];
 };
 
+#define STALL_VALUES "client", "pid", "tid", "number", "durationUSec", "objects", "bytes", "waiters"
+
 static const struct event_row rows[TRACE_EVENT_MAX] = {
     [TRACE_BULK_FREE] = {"bulk_free", {"objects", "bytes"}},
     [TRACE_GP_START] = {"gp_start", {"number"}},
@@ -51,7 +53,9 @@ static const struct event_row rows[TRACE_EVENT_MAX] = {
     [TRACE_SYNC_COMPLETE] = {"sync_complete", {"client"}},
     [TRACE_DRAIN] = {"drain", {"cause", "objects", "bytes", "pages"}},
     [TRACE_PURGE] = {"purge", {"holes", "bytes"}},
-    [TRACE_STALL] = {"stall", {"client", "durationUSec"}},
+    [TRACE_STALL] = {"stall", {STALL_VALUES}},
+    [TRACE_STALL_ENDED] = {"stall_ended", {STALL_VALUES}},
+    [TRACE_STALL_KILL] = {"stall_kill", {"client", "pid", "errno"}},
     [TRACE_ATTACH] = {"attach", {"client", "pid"}},
     [TRACE_DETACH] = {"detach", {"client", "pid"}},
 };

@@ -37,7 +37,9 @@ enum trace_event {
     TRACE_SYNC_COMPLETE, /* client */
     TRACE_DRAIN,         /* cause (enum drain_cause), objects, bytes, pages */
     TRACE_PURGE,         /* holes, bytes */
-    TRACE_STALL,         /* client, duration so far */
+    TRACE_STALL,         /* client, pid, tid, number, duration so far; objects, bytes, waiters behind it */
+    TRACE_STALL_ENDED,   /* the same, of the whole */
+    TRACE_STALL_KILL,    /* client, pid, errno (0: killed) */
     TRACE_ATTACH,        /* client, pid */
     TRACE_DETACH,        /* client, pid */
     TRACE_EVENT_MAX,
@@ -45,8 +47,9 @@ enum trace_event {
 };
 
 #define TRACE_ALL ((UINT32_C(1) << TRACE_EVENT_MAX) - 1)
-#define TRACE_VALUES 4u       /* of one event at most */
-#define TRACE_RING_SIZE 4096u /* half a MiB, and 200,000 events a second at 20 ms a look; a power of two */
+#define TRACE_VALUES 8u /* of one event at most */
+#define TRACE_RING_SIZE                                                                                      \
+    4096u /* three quarters of a MiB, and 200,000 events a second at 20 ms a look; a power of two */
 
 /*
  * Where it happened, and what decides who may see it: a copy, as the arena may be gone when it is looked
@@ -57,6 +60,7 @@ struct trace_origin {
     mode_t mode;
     uid_t owner;
     gid_t group;
+    char command[16]; /* what the process calls itself that it is about; empty: not said */
 };
 
 struct trace_record {

@@ -184,6 +184,22 @@ enum abi_ticket_kind {
     ABI_TICKET_KIND_MAX,
 };
 
+/*
+ * What the lane's reader holds up: the latest report, daemon's alone to write and the client's to read, for
+ * who registered a callback. `sequence` is odd while it is written, and another number for each report.
+ */
+struct abi_stall {
+    uint64_t sequence; /* 0: there was none; release after the rest; pairs with stall_read() */
+    uint64_t gp;       /* number of the grace period */
+    uint64_t usec;     /* for how long so far or, when it ended, in all */
+    uint64_t objects;  /* of the arena: deferred and waiting */
+    uint64_t bytes;
+    uint64_t waiters; /* for a grace period */
+    uint32_t tid;     /* of the reader, in its own pid namespace */
+    uint32_t ended;
+    uint64_t reserved;
+};
+
 #define ABI_OWNER_TID 0x3fffffffu /* the owner word's bits, as the kernel defines them for robust futexes */
 #define ABI_OWNER_DIED 0x40000000u
 
@@ -244,6 +260,8 @@ struct abi_lane {
     uint32_t magazine_head[ABI_CLASSES] __attribute__((aligned(ABI_CACHE_LINE)));
     uint32_t reserved2[32 - ABI_CLASSES];
 
+    struct abi_stall stall __attribute__((aligned(ABI_CACHE_LINE))); /* daemon's */
+
     uint64_t ring[ABI_RING_RECORDS] __attribute__((aligned(ABI_CACHE_LINE))); /* client's */
     /* -- daemon's -- */
     uint64_t magazine[ABI_CLASSES][ABI_MAGAZINE_WORDS] __attribute__((aligned(ABI_PAGE_BYTES)));
@@ -261,17 +279,23 @@ struct abi_channel {
     uint64_t lane_stride;
     uint32_t n_lanes;
     uint32_t reserved;
+    /* futex: another number after each report of any lane's `stall`; daemon; release; pairs with stall_main() */
+    uint32_t stalls __attribute__((aligned(ABI_CACHE_LINE)));
+    uint32_t reserved1[15];
 };
 
 /* The same sum on both sides, or no attach: sizes and places of what is shared. */
 #define ABI_MIX(h, v) (((h) ^ (uint64_t)(v)) * 0x100000001b3ull)
 #define ABI_FINGERPRINT                                                                                      \
-    ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(0xcbf29ce484222325ull, ABI_MAJOR),       \
-                                                            sizeof(struct abi_domain)),                      \
-                                                    offsetof(struct abi_domain, sleeps)),                    \
-                                            sizeof(struct abi_lane)),                                        \
-                                    offsetof(struct abi_lane, owner)),                                       \
-                            offsetof(struct abi_lane, take)),                                                \
+    ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(ABI_MIX(0xcbf29ce484222325ull,   \
+                                                                                    ABI_MAJOR),              \
+                                                                            sizeof(struct abi_domain)),      \
+                                                                    offsetof(struct abi_domain, sleeps)),    \
+                                                            sizeof(struct abi_channel)),                     \
+                                                    sizeof(struct abi_lane)),                                \
+                                            offsetof(struct abi_lane, owner)),                               \
+                                    offsetof(struct abi_lane, take)),                                        \
+                            offsetof(struct abi_lane, stall)),                                               \
                     offsetof(struct abi_lane, ring)),                                                        \
             ABI_CLASSES << 16 | ABI_BLOCK_BYTES)
 
@@ -285,7 +309,10 @@ _Static_assert(offsetof(struct abi_lane, owner) == 128, "lane layout");
 _Static_assert(offsetof(struct abi_lane, rings) == 192, "lane layout");
 _Static_assert(offsetof(struct abi_lane, take) == 256, "lane layout");
 _Static_assert(offsetof(struct abi_lane, magazine_head) == 704, "lane layout");
-_Static_assert(offsetof(struct abi_lane, ring) == 832, "lane layout");
+_Static_assert(offsetof(struct abi_lane, stall) == 832 && sizeof(struct abi_stall) == 64, "lane layout");
+_Static_assert(offsetof(struct abi_channel, stalls) == 64 && sizeof(struct abi_channel) == 128,
+               "channel layout");
+_Static_assert(offsetof(struct abi_lane, ring) == 896, "lane layout");
 _Static_assert(sizeof(struct abi_lane) % ABI_PAGE_BYTES == 0, "lanes keep page alignment");
 
 /* ---- Messages: fixed structs on a SOCK_SEQPACKET connection, one connection an attachment ---- */

@@ -115,7 +115,9 @@ static inline struct control_arena_info fake_routes(struct fake *fake)
                     .n_direct_wakes = 11,
                     .n_worker_wakes = 12,
                     .n_fifo_wakes = 13,
-                    .max_direct_wakes = 5},
+                    .max_direct_wakes = 5,
+                    .stalled_readers = 1,
+                    .n_stalls = 4},
         .oldest_reader = {.found = true, .client = 1, .pid = 77, .tid = 78, .age_usec = 1500},
     };
 }
@@ -157,6 +159,38 @@ static inline int fake_arenas(void *userdata, const char *name, control_arena_fn
     return r;
 }
 
+/* One in each arena. */
+static const struct control_stall fake_stalls[] = {
+    {.client = 2,
+     .uid = FAKE_OTHER_UID,
+     .comm = "bad\x1b[31m",
+     .arena = "routes",
+     .gp = 8,
+     .usec = 22 * USEC_PER_SEC,
+     .n_objects = 10,
+     .bytes = 320,
+     .n_waiters = 1},
+    {.client = 3,
+     .pid = 80,
+     .tid = 81,
+     .uid = FAKE_OTHER_UID,
+     .comm = "tabler",
+     .arena = "tables",
+     .gp = 5,
+     .usec = 90 * USEC_PER_SEC,
+     .n_objects = 3,
+     .bytes = 48},
+};
+
+static inline int fake_visit_stalls(void *userdata, control_stall_fn visit, void *data)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(fake_stalls) && r == 0; i++)
+        r = visit(data, &fake_stalls[i]);
+    return r < 0 ? r : 0;
+}
+
 static inline int fake_clients(void *userdata, const char *arena, uint64_t id, control_client_fn visit,
                                void *data)
 {
@@ -179,6 +213,8 @@ static inline int fake_clients(void *userdata, const char *arena, uint64_t id, c
     };
     int r = id ? -ESRCH : 0;
 
+    clients[2].stalled_readers = 2;
+    clients[2].stall = fake_stalls[1];
     for (size_t i = 0; i < ARRAY_SIZE(clients) + fake->n_extra_clients; i++) {
         struct control_client_info c = clients[MIN(i, ARRAY_SIZE(clients) - 1)];
 
@@ -366,6 +402,7 @@ static const struct control_ops fake_ops = {
     .status = fake_status,
     .arenas = fake_arenas,
     .clients = fake_clients,
+    .stalls = fake_visit_stalls,
     .parameters = fake_parameters,
     .set = fake_set,
     .reset = fake_reset,

@@ -221,6 +221,50 @@ static void arenas_are_listed_for_those_who_may_see_them(void **state)
     }
 }
 
+/* Of the arenas that they see alone. */
+static void status_tells_who_stalls(void **state)
+{
+    static const struct {
+        const struct varlink_peer *as;
+        const char *arenas[2];
+    } cases[] = {{&root, {"routes", "tables"}},
+                 {&owner, {"routes", NULL}},
+                 {&other, {"tables", NULL}},
+                 {&stranger, {NULL, NULL}}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct json_object *o = ask(*state, cases[i].as, "{\"method\":\"" I "GetStatus\"}");
+
+        assert_int_equal(length_at(o, "parameters/status/stalls"),
+                         !!cases[i].arenas[0] + !!cases[i].arenas[1]);
+        assert_int_equal(number_at(o, "parameters/status/figures/stalledReaders"),
+                         cases[i].arenas[0] && strcmp(cases[i].arenas[0], "routes") == 0);
+        if (cases[i].arenas[0])
+            assert_string_equal(text_at(o, "parameters/status/stalls/0/arena"), cases[i].arenas[0]);
+        if (cases[i].arenas[1]) {
+            assert_string_equal(text_at(o, "parameters/status/stalls/0/command"), "bad?[31m");
+            assert_string_equal(text_at(o, "parameters/status/stalls/1/arena"), cases[i].arenas[1]);
+            assert_int_equal(number_at(o, "parameters/status/stalls/1/tid"), 81);
+            assert_int_equal(number_at(o, "parameters/status/stalls/1/gracePeriod"), 5);
+            assert_int_equal(number_at(o, "parameters/status/stalls/1/objects"), 3);
+            assert_int_equal(number_at(o, "parameters/status/stalls/1/bytes"), 48);
+        }
+        (void)json_object_put(o);
+    }
+}
+
+static void clients_that_stall_are_marked(void **state)
+{
+    struct json_object *o = ask(*state, &root, "{\"method\":\"" I "ListClients\"}");
+
+    assert_int_equal(number_at(o, "parameters/clients/0/stalledReaders"), 0);
+    assert_null(at(o, "parameters/clients/0/stall"));
+    assert_int_equal(number_at(o, "parameters/clients/2/stalledReaders"), 2);
+    assert_int_equal(number_at(o, "parameters/clients/2/stall/tid"), 81);
+    assert_int_equal(number_at(o, "parameters/clients/2/stall/durationUSec"), 90 * USEC_PER_SEC);
+    (void)json_object_put(o);
+}
+
 static void arena_tells_its_figures(void **state)
 {
     struct json_object *o =
@@ -363,12 +407,11 @@ static void dry_run_changes_nothing(void **state)
 {
     struct fixture *f = *state;
 
-    expect_reply(
-        f, &root,
-        "{\"method\":\"" I "SetParameters\",\"parameters\":{\"dryRun\":true,\"values\":{"
-        "\"wake-from-gp\":\"yes\"}}}",
-        "{\"parameters\":{\"changes\":[{\"name\":\"wake-from-gp\",\"old\":\"no\",\"new\":\"yes\","
-        "\"oldOrigin\":\"built-in\"}]}}");
+    expect_reply(f, &root,
+                 "{\"method\":\"" I "SetParameters\",\"parameters\":{\"dryRun\":true,\"values\":{"
+                 "\"wake-from-gp\":\"yes\"}}}",
+                 "{\"parameters\":{\"changes\":[{\"name\":\"wake-from-gp\",\"old\":\"no\",\"new\":\"yes\","
+                 "\"oldOrigin\":\"built-in\"}]}}");
     assert_string_equal(f->fake.values[1], "no");
     assert_int_equal(f->fake.n_sets, 0);
 }
@@ -399,10 +442,10 @@ static void reset_goes_back(void **state)
 
     (void)snprintf(f->fake.values[0], sizeof(f->fake.values[0]), "7s");
     (void)snprintf(f->fake.values[1], sizeof(f->fake.values[1]), "yes");
-    expect_reply(
-        f, &root, "{\"method\":\"" I "ResetParameters\",\"parameters\":{\"names\":[\"drain-interval\"]}}",
-        "{\"parameters\":{\"changes\":[{\"name\":\"drain-interval\",\"old\":\"7s\",\"new\":\"1s\","
-        "\"oldOrigin\":\"runtime\"}]}}");
+    expect_reply(f, &root,
+                 "{\"method\":\"" I "ResetParameters\",\"parameters\":{\"names\":[\"drain-interval\"]}}",
+                 "{\"parameters\":{\"changes\":[{\"name\":\"drain-interval\",\"old\":\"7s\",\"new\":\"1s\","
+                 "\"oldOrigin\":\"runtime\"}]}}");
     assert_string_equal(f->fake.values[1], "yes");
     (void)json_object_put(ask(f, &root, "{\"method\":\"" I "ResetParameters\"}"));
     assert_string_equal(f->fake.values[1], "no");
@@ -683,12 +726,14 @@ static void happen(enum trace_event event, const struct trace_origin *where, uin
 }
 
 /* Calls, and takes the first reply: from then on all is told. */
-static void trace_open(struct peer *p, struct fixture *f, const struct varlink_peer *as, const char *parameters)
+static void trace_open(struct peer *p, struct fixture *f, const struct varlink_peer *as,
+                       const char *parameters)
 {
     char call[256];
     struct json_object *o;
 
-    (void)snprintf(call, sizeof(call), "{\"method\":\"" I "Trace\",\"parameters\":{%s},\"more\":true}", parameters);
+    (void)snprintf(call, sizeof(call), "{\"method\":\"" I "Trace\",\"parameters\":{%s},\"more\":true}",
+                   parameters);
     peer_open(p, f->base, f->control->server, as);
     peer_send(p, call);
     o = peer_receive_json(p);
@@ -716,6 +761,31 @@ static void trace_tells_what_happens(void **state)
     assert_int_equal(number_at(o, "parameters/events/1/pages"), 40);
     assert_int_equal(length_at(o, "parameters/events"), 2);
     assert_int_equal(number_at(o, "parameters/dropped"), 0);
+    (void)json_object_put(o);
+    peer_close(&p);
+}
+
+static void trace_tells_stalls_whole(void **state)
+{
+    struct trace_origin origin = in_routes;
+    struct json_object *o;
+    struct peer p;
+
+    (void)strcpy(origin.command, "evil\x1b[2J");
+    trace_open(&p, *state, &owner, "\"events\":[\"stall\",\"stall_ended\",\"stall_kill\"]");
+    trace_push(TRACE_STALL, &origin, (const uint64_t[TRACE_VALUES]){1, 2, 3, 4, 5, 6, 7, 8});
+    trace_push(TRACE_STALL_KILL, &origin, (const uint64_t[TRACE_VALUES]){1, 2, EPERM});
+    o = peer_receive_json(&p);
+    assert_int_equal(number_at(o, "parameters/events/0/client"), 1);
+    assert_int_equal(number_at(o, "parameters/events/0/pid"), 2);
+    assert_int_equal(number_at(o, "parameters/events/0/tid"), 3);
+    assert_int_equal(number_at(o, "parameters/events/0/number"), 4);
+    assert_int_equal(number_at(o, "parameters/events/0/durationUSec"), 5);
+    assert_int_equal(number_at(o, "parameters/events/0/objects"), 6);
+    assert_int_equal(number_at(o, "parameters/events/0/bytes"), 7);
+    assert_int_equal(number_at(o, "parameters/events/0/waiters"), 8);
+    assert_string_equal(text_at(o, "parameters/events/0/command"), "evil?[2J");
+    assert_int_equal(number_at(o, "parameters/events/1/errno"), EPERM);
     (void)json_object_put(o);
     peer_close(&p);
 }
@@ -788,7 +858,8 @@ static void trace_refuses_what_makes_no_sense(void **state)
     expect_reply(*state, &root, "{\"method\":\"" I "Trace\"}",
                  "{\"error\":\"org.varlink.service.ExpectedMore\",\"parameters\":{}}");
     expect_error(*state, &root,
-                 "{\"method\":\"" I "Trace\",\"parameters\":{\"events\":[\"purge\",\"gp_stop\"]},\"more\":true}",
+                 "{\"method\":\"" I
+                 "Trace\",\"parameters\":{\"events\":[\"purge\",\"gp_stop\"]},\"more\":true}",
                  I "InvalidValue", "no event 'gp_stop'; there are bulk_free, gp_start, ");
     expect_reply(
         *state, &root, "{\"method\":\"" I "Trace\",\"parameters\":{\"events\":[7]},\"more\":true}",
@@ -886,6 +957,8 @@ int main(void)
         cmocka_unit_test(all_rights_are_for_root_daemon_and_group),
         CONTROL_TEST(status_sums_what_the_caller_may_see),
         CONTROL_TEST(arenas_are_listed_for_those_who_may_see_them),
+        CONTROL_TEST(status_tells_who_stalls),
+        CONTROL_TEST(clients_that_stall_are_marked),
         CONTROL_TEST(arena_tells_its_figures),
         CONTROL_TEST(hidden_arena_looks_like_none),
         CONTROL_TEST(clients_are_those_of_visible_arenas_and_ones_own),
@@ -913,6 +986,7 @@ int main(void)
         CONTROL_TEST(monitor_refuses_what_makes_no_sense),
         CONTROL_TEST(monitor_ends_with_the_control),
         CONTROL_TEST(trace_tells_what_happens),
+        CONTROL_TEST(trace_tells_stalls_whole),
         CONTROL_TEST(trace_tells_what_was_asked_and_may_be_seen),
         CONTROL_TEST(nothing_is_recorded_for_nobody),
         CONTROL_TEST(trace_ends_with_the_control),

@@ -420,6 +420,12 @@ static void status_is_one_screen(void **state)
         "ARENA   STATE    CLIENTS  SIZE  IN-USE  PENDING  LAZY  BACKED  GRACE-PERIODS  OLDEST-READER\n",
         "routes  ready          2   64M   31.2K     320B    8K      1M              7  77/78:1.5ms\n",
         "tables  stalled        1    1M      0B       0B    0B      0B              0  -\n",
+        "\nSTALLED  CLIENT  PID  TID  USER ",
+        "FOR  GRACE-PERIOD  WAITING-OBJECTS  WAITING  CALLERS  COMMAND\n",
+        "routes        2    0    0 ",
+        "  22s             8               10     320B        1  bad?[31m\n",
+        "tables        3   80   81 ",
+        "1min30s             5                3      48B        0  tabler\n",
         NULL,
     };
 
@@ -435,6 +441,8 @@ static void lists_are_tables(void **state)
 
     expect_parts("list-arenas", arenas);
     expect_parts("list-clients", clients);
+    assert_non_null(strstr(out, "  STALLS-FOR  SINCE "));
+    assert_non_null(strstr(out, "  1min30s  ")); /* of tables alone */
     assert_int_equal(run("list-clients tables --no-legend"), 0);
     assert_ptr_equal(strchr(out, '\n'), out + strlen(out) - 1);
     assert_non_null(strstr(out, " tables "));
@@ -817,6 +825,32 @@ static void trace_prints_a_line_an_event(void **state)
     expect_failure("trace", 1, "has no events");
 }
 
+#define STALL(event, more)                                                                                   \
+    "{\"monotonicUSec\":1000000,\"event\":\"" event "\",\"arena\":\"routes\",\"client\":3,\"pid\":7," more   \
+    "\"command\":\"router\"}"
+#define STALL_FIGURES                                                                                        \
+    "\"tid\":8,\"number\":5,\"durationUSec\":21000000,\"objects\":1,\"bytes\":4096,\"waiters\":2,"
+
+static void trace_tells_stalls_in_words(void **state)
+{
+    stranger_start("{\"continues\":true,\"parameters\":{\"dropped\":0,\"events\":[" STALL(
+        "stall",
+        STALL_FIGURES) "," STALL("stall_ended",
+                                 STALL_FIGURES) "," STALL("stall_kill",
+                                                          "\"errno\":0,") "," STALL("stall_kill",
+                                                                                    "\"errno\":1,") "]}}");
+    expect_failure("trace --no-legend", 1, "hung up");
+    assert_string_equal(
+        out, "       1.000000  stall          routes        client 3 (pid 7, tid 8, router) holds up grace "
+             "period 5 for 21s; 1 object (4K) and 2 callers wait\n"
+             "       1.000000  stall_ended    routes        client 3 (pid 7, tid 8, router) held up grace "
+             "period 5 for 21s, and does no longer\n"
+             "       1.000000  stall_kill     routes        client 3 (pid 7, router) is killed, as "
+             "stall-action says\n"
+             "       1.000000  stall_kill     routes        client 3 (pid 7, router) cannot be killed: "
+             "Operation not permitted\n");
+}
+
 static void trace_is_refused_in_words(void **state)
 {
     expect_failure("trace nothere", 1, "no arena 'nothere'");
@@ -879,6 +913,7 @@ int main(void)
         CTL_TEST(reload_tells_what_stays),
         CTL_TEST(monitor_prints_lines),
         CTL_TEST_ALONE(trace_prints_a_line_an_event),
+        CTL_TEST_ALONE(trace_tells_stalls_in_words),
         CTL_TEST(trace_is_refused_in_words),
         CTL_TEST(trace_ends_well_when_interrupted),
     };
