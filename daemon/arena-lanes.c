@@ -15,6 +15,7 @@
 #include "connection.h"
 #include "log.h"
 #include "manager.h"
+#include "ticket.h"
 
 #define RECORDS_A_LOOK ABI_RING_RECORDS
 #define CHAIN_A_LOOK 4096u /* objects of a chain: each is a cache miss or two */
@@ -81,7 +82,7 @@ static struct client_lane *client_lane_make(struct client *c, uint32_t number)
         return NULL;
     cl->client = c;
     cl->number = number;
-    cl->ticket.lane = cl;
+    tickets_init(cl);
     cl->lane.shared = client_shared_lane(c, number);
     cl->lane.slot = client_slot(c, number);
     store_release(&c->lanes[number], cl); /* pairs with client_lane_at() */
@@ -197,8 +198,7 @@ static void lane_end(struct pass *pass, struct client_lane *cl)
     struct arena *a = pass->arena;
     uint32_t index = cl->lane.index;
 
-    if (load_acquire(&cl->ticket.state) !=
-        TICKET_IDLE) /* its waiter is still on a list; pairs with ticket_complete() */
+    if (!tickets_are_idle(cl))
         return;
     store_relaxed(&cl->lane.slot->word, 0); /* the owner is proven gone: the daemon clears it */
     cl->lane.state->client_id = 0;

@@ -19,6 +19,7 @@
 #include "basic/ordering.h"
 #include "clock.h"
 #include "segment.h"
+#include "ticket.h"
 
 struct client_lane *client_lane_at(const struct client *c, uint32_t lane)
 {
@@ -79,10 +80,18 @@ static void client_read_comm(struct client *c)
     c->comm[strcspn(c->comm, "\n")] = '\0';
 }
 
+static void client_lane_free(struct client_lane *cl)
+{
+    if (!cl)
+        return;
+    tickets_deinit(cl);
+    free(cl);
+}
+
 static void client_free(struct client *c)
 {
     for (uint32_t i = 0; c->lanes && i < c->n_lanes; i++)
-        free(c->lanes[i]);
+        client_lane_free(c->lanes[i]);
     free(c->lanes);
     segment_unmap(c->channel, c->channel_bytes);
     (void)fd_close(c->channel_fd);

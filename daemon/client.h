@@ -5,8 +5,8 @@
  * Who owns what
  *   main thread        connection, pidfd, limits, life
  *   arena's worker     lanes[].life, account, and of lanes[].lane all but shared and slot, which never change
- *   grace-period thread lanes[].rings_seen; lanes[].ticket, until it hands a ticket to who completes
- *                      it
+ *   grace-period thread lanes[].rings_seen; lanes[].tickets, but for those that it has handed to who
+ *                      completes them
  * A client is freed when its last reference goes: the main thread's, the arena's list, each straggler, each
  * job.
  */
@@ -50,22 +50,33 @@ struct barrier {
     uint64_t n_single; /* 0: pages are left, so it is not known yet; else one more than that */
 };
 
+/* In flight at once: what the lane's thread waits for, and three for which it waited until it gave up. */
+#define TICKETS_A_LANE 4u
+
 enum ticket_state {
     TICKET_IDLE,
     TICKET_SERVING,
 };
 
-/* The one thing that a lane's thread may wait for at a time. */
+/* Something that a lane's thread waits for, or gave up waiting for. */
 struct ticket {
     struct gp_waiter waiter;
     struct job job; /* a barrier's way to the worker */
     struct client_lane *lane;
     uint32_t state; /* enum ticket_state; IDLE -> SERVING by the grace-period thread, back by who completes */
-    uint32_t sequence; /* being served, or served last */
+    uint32_t sequence;
     uint32_t kind;
-    uint64_t cookie_seen; /* newest cookie_wanted that was asked for */
-    struct ticket *next;  /* barriers: the worker's list */
+    struct ticket *next; /* barriers: the worker's list */
     struct barrier barrier;
+};
+
+/* A lane's. See ticket.h. */
+struct tickets {
+    struct ticket all[TICKETS_A_LANE];
+    pthread_mutex_t lock; /* around ticket_error and ticket_done: any of those who complete may write them */
+    uint32_t newest;  /* sequence of the last one taken; grace-period thread, read by those who complete */
+    uint32_t starved; /* one came when all were in flight; grace-period thread, read by those who complete */
+    uint64_t cookie_seen; /* newest cookie_wanted that was asked for */
 };
 
 struct client_lane {
@@ -84,7 +95,7 @@ struct client_lane {
     uint32_t stall_tid;        /* the thread then, as it says itself; 0: not known */
     bool active;               /* something was found at the last looks: look again in every pass */
     uint32_t idle_looks;
-    struct ticket ticket;
+    struct tickets tickets;
     uint32_t rings_seen; /* grace-period thread: of the lane's rings */
 };
 

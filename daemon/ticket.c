@@ -27,28 +27,74 @@ static bool ticket_is_sync(const struct ticket *t)
            t->kind == ABI_TICKET_GP_WAIT;
 }
 
+void tickets_init(struct client_lane *cl)
+{
+    (void)pthread_mutex_init(&cl->tickets.lock, NULL);
+    for (unsigned i = 0; i < TICKETS_A_LANE; i++)
+        cl->tickets.all[i].lane = cl;
+}
+
+void tickets_deinit(struct client_lane *cl)
+{
+    (void)pthread_mutex_destroy(&cl->tickets.lock);
+}
+
+/* NULL: all are in flight. */
+static struct ticket *tickets_find_idle(struct tickets *tickets)
+{
+    for (unsigned i = 0; i < TICKETS_A_LANE; i++)
+        if (load_acquire(&tickets->all[i].state) == TICKET_IDLE) /* pairs with ticket_complete() */
+            return &tickets->all[i];
+    return NULL;
+}
+
+bool tickets_are_idle(const struct client_lane *cl)
+{
+    for (unsigned i = 0; i < TICKETS_A_LANE; i++)
+        if (load_acquire(&cl->tickets.all[i].state) != TICKET_IDLE) /* pairs with ticket_complete() */
+            return false;
+    return true;
+}
+
+/* T2. Under the lock, so whoever finds its own the newest is followed by that of any newer one. */
+static bool ticket_tell(const struct ticket *t, struct client_lane *cl, int error)
+{
+    struct abi_lane *shared = cl->lane.shared;
+    bool newest;
+
+    (void)pthread_mutex_lock(&cl->tickets.lock);
+    /* relaxed: if a newer one was told before, the lock shows it */
+    newest = t->sequence == load_relaxed(&cl->tickets.newest);
+    if (newest) {
+        store_relaxed(&shared->ticket_error, error); /* published by ticket_done */
+        RECLAIM_TEST_POINT("ticket-error");
+        /* Release: what the grace period or the barrier covered is done before; pairs with the acquire in
+         * ticket_is_done(). */
+        store_release(&shared->ticket_done, t->sequence);
+    }
+    (void)pthread_mutex_unlock(&cl->tickets.lock);
+    return newest;
+}
+
 void ticket_complete(struct ticket *t, int error)
 {
     struct client_lane *cl = t->lane;
     struct abi_lane *shared = cl->lane.shared;
     struct client *c = cl->client;
-    uint32_t sequence = t->sequence; /* from IDLE on the ticket is the grace-period thread's */
+    bool told;
 
     /* before the client hears of it and goes on */
     if (ticket_is_sync(t))
         trace_sync_complete(c->arena, c->id);
-    store_relaxed(&shared->ticket_error, error); /* published by ticket_done */
-    RECLAIM_TEST_POINT("ticket-error");
-    /* Release: what the grace period or the barrier covered is done before; pairs with the acquire in
-     * ticket_wait(). */
-    store_release(&shared->ticket_done, sequence);
+    told = ticket_tell(t, cl, error);
     RECLAIM_TEST_POINT("ticket-done");
-    store_release(&t->state, TICKET_IDLE); /* pairs with ticket_look(): it may be served anew */
-    full_fence(); /* between these stores and both loads below; pairs with ticket_wait()'s */
-    if (load_relaxed(
-            &shared->ticket_waiting)) /* stale is harmless: the client looks again after setting it */
+    /* from here on it is the grace-period thread's; pairs with tickets_find_idle() */
+    store_release(&t->state, TICKET_IDLE);
+    full_fence(); /* between these stores and both loads below; pairs with lane_wait()'s and ticket_look()'s */
+    /* stale is harmless: the client looks again after setting it */
+    if (told && load_relaxed(&shared->ticket_waiting))
         (void)syscall(SYS_futex, &shared->ticket_done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    if (ticket_sequence(load_relaxed(&shared->ticket)) != sequence) /* asked again meanwhile */
+    if (load_relaxed(&cl->tickets.starved)) /* T1; stale: one look too many */
         grace_look_at(manager_grace(c->manager), c);
     client_unref(c);
 }
@@ -92,29 +138,35 @@ static void ticket_look_cookie(struct grace *g, struct arena *a, struct client_l
     /* Acquire: what the client unlinked before asking; pairs with reclaim_gp_start(). */
     uint64_t wanted = load_acquire(&cl->lane.shared->cookie_wanted);
 
-    if (wanted <= cl->ticket.cookie_seen)
+    if (wanted <= cl->tickets.cookie_seen)
         return;
-    cl->ticket.cookie_seen =
+    cl->tickets.cookie_seen =
         MIN(wanted, grace_take_cookie(a)); /* what is hostile reaches no further than the next */
     grace_request(g, a, wanted, false, false);
 }
 
 void ticket_look(struct grace *g, struct arena *a, struct client_lane *cl)
 {
-    struct ticket *t = &cl->ticket;
     /* Acquire: what the client unlinked before asking, and its cookie; pairs with ticket_send(). */
     uint64_t word = load_acquire(&cl->lane.shared->ticket);
+    struct ticket *t;
 
     ticket_look_cookie(g, a, cl);
-    if (ticket_sequence(word) == t->sequence && load_relaxed(&t->state) == TICKET_IDLE)
+    if (ticket_sequence(word) == cl->tickets.newest)
         return;
-    if (load_acquire(&t->state) != TICKET_IDLE) /* pairs with ticket_complete(), which will look again */
+    t = tickets_find_idle(&cl->tickets);
+    if (!t) {
+        store_relaxed(&cl->tickets.starved, 1u);
+        full_fence(); /* T1: then look again; pairs with ticket_complete() */
+        t = tickets_find_idle(&cl->tickets);
+    }
+    if (!t)
         return;
-    if (ticket_sequence(word) == t->sequence)
-        return;
+    store_relaxed(&cl->tickets.starved, 0u); /* this thread alone writes it */
     client_ref(cl->client);
     t->sequence = ticket_sequence(word);
     t->kind = (uint32_t)word;
-    store_relaxed(&t->state, TICKET_SERVING); /* this thread alone moves it away from IDLE */
+    store_relaxed(&cl->tickets.newest, t->sequence); /* before it is handed on, which orders it */
+    store_relaxed(&t->state, TICKET_SERVING);        /* this thread alone moves it away from IDLE */
     ticket_serve(g, a, t, load_relaxed(&cl->lane.shared->ticket_cookie)); /* ordered by the acquire above */
 }

@@ -239,7 +239,7 @@ struct abi_lane {
     uint64_t answer;     /* see ask; release; pairs with lane_wait() */
     uint32_t over_limit; /* client-pending-max is reached: a full ring now waits for a grace period */
     uint32_t evicted;    /* no more allocations and frees: -ESHUTDOWN */
-    /* futex: sequence of the last ticket completed; release; pairs with ticket_wait() */
+    /* futex: sequence of the newest ticket once that is over; release; pairs with ticket_is_done() */
     uint32_t ticket_done;
     int32_t ticket_error; /* 0 or negative errno; written before ticket_done */
     uint32_t reserved1[6];

@@ -9,8 +9,9 @@
  *     `started`, then as much ahead as the machine's memory model needs (ABI_CLIENT_COOKIE_AHEAD; spin:
  *     tests/model/gp.pml).
  *  G2 After a completed wait, all that sections read in that grace period has been read.
- *  G3 A ticket that nobody waits for any more may be overwritten by the next: numbers only grow, and the wait
- *     is for its own number.
+ *  G3 A ticket that nobody waits for any more (time-out) may be overwritten by the next, which does not wait for
+ *     it: numbers only grow, the wait is for its own number, and the daemon tells the end of the newest alone
+ *     (spin: tests/model/ticket.pml).
  */
 #include "handle.h"
 
@@ -50,7 +51,7 @@ static void ticket_send(struct lane *l, enum abi_ticket_kind kind, uint64_t cook
 
 static bool ticket_is_done(struct lane *l, unsigned what)
 {
-    /* G2; pairs with the release in ticket_complete(). Older numbers are tickets that were given up. */
+    /* G2; pairs with the release in ticket_tell(). Older numbers are tickets that were given up. */
     return load_acquire(&l->shared->ticket_done) == l->ticket_sequence;
 }
 

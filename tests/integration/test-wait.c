@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waits that end early, and what comes after them: time-outs in an arena whose grace periods stand still, their
+ * leftovers, and many cookies at once.
+ */
+#include "daemon-fixture.h"
+
+#include <signal.h>
+
+#include "basic/macro.h"
+#include "basic/ordering.h"
+#include "handle.h"
+
+enum {
+    GIVEN_UP = 10, /* more than a lane has in flight */
+    RUSHERS = 4,
+    RUSHES = 400,
+    RUSH_NS = 200000, /* about what a wait takes, so both ends come first */
+    COLLECTORS = 8,
+    COOKIES = 150, /* of each */
+};
+
+static const struct timespec limit = {.tv_sec = HANG_SECONDS}, moment = {.tv_nsec = 20 * 1000000};
+
+static uint64_t started(const struct reclaim *r)
+{
+    return load_acquire(&r->domain->started);
+}
+
+/* ---- After a time-out ---- */
+
+/* What was given up waits for a grace period that a reader holds up; a barrier with nothing to free does not. */
+static void test_barrier_after_given_up(void **state)
+{
+    struct daemon *d = *state;
+    struct actor reader = {0};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+
+    daemon_start(d, "--arena", "a:16M", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    actor_start(&reader, r);
+    assert_null(actor_do(&reader, act_read_lock, NULL));
+    assert_int_equal(reclaim_synchronize(l, 0, &moment), -ETIMEDOUT);
+    assert_int_equal(reclaim_barrier(l, &limit), 0);
+    assert_int_equal(reclaim_synchronize(l, 0, &moment), -ETIMEDOUT);
+    assert_int_equal(reclaim_barrier(l, &limit), 0);
+    assert_null(actor_do(&reader, act_read_unlock, NULL));
+    assert_int_equal(reclaim_synchronize(l, 0, &limit), 0);
+    actor_stop(&reader);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+static void *act_give_up_and_wait(struct actor *a, void *userdata)
+{
+    int r = reclaim_synchronize(a->lane, 0, &moment);
+
+    return (void *)(intptr_t)(r == -ETIMEDOUT ? reclaim_gp_wait(a->lane, *(uint64_t *)userdata, &limit) : r);
+}
+
+/* The cookie's grace period is the one under way, held by the first reader; what was given up needs the next one,
+   which the second reader holds. */
+static void test_cookie_after_given_up(void **state)
+{
+    struct actor first = {0}, second = {0}, waiter = {0};
+    struct daemon *d = *state;
+    uint64_t cookie;
+    struct reclaim *r;
+
+    daemon_start(d, "--arena", "a:16M", NULL);
+    r = must_open(d, "a");
+    actor_start(&first, r);
+    actor_start(&second, r);
+    actor_start(&waiter, r);
+    assert_null(actor_do(&first, act_read_lock, NULL));
+    assert_int_equal(reclaim_gp_start(must_lane(r), &cookie), 0);
+    assert_true(wait_until(started(r) == cookie));
+    assert_null(actor_do(&second, act_read_lock, NULL));
+    actor_begin(&waiter, act_give_up_and_wait, &cookie);
+    assert_true(wait_until(load_acquire(&lane_shared(waiter.lane)->ticket) >> 32 == 2));
+    assert_null(actor_do(&first, act_read_unlock, NULL));
+    assert_null(actor_end(&waiter));
+    assert_null(actor_do(&second, act_read_unlock, NULL));
+    actor_stop(&first);
+    actor_stop(&second);
+    actor_stop(&waiter);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+/* More than are served at once: the last one's turn comes. */
+static void test_many_given_up(void **state)
+{
+    const struct timespec none = {0};
+    struct daemon *d = *state;
+    struct actor reader = {0};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+
+    daemon_start(d, "--arena", "a:16M", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    actor_start(&reader, r);
+    for (int i = 0; i < 3; i++) {
+        assert_null(actor_do(&reader, act_read_lock, NULL));
+        for (int j = 0; j < GIVEN_UP; j++)
+            assert_int_equal(reclaim_synchronize(l, 0, j % 2 ? &none : &moment), -ETIMEDOUT);
+        assert_null(actor_do(&reader, act_read_unlock, NULL));
+        assert_int_equal(reclaim_synchronize(l, 0, &limit), 0);
+    }
+    actor_stop(&reader);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+static int give_up_and_die(void *userdata)
+{
+    struct daemon *d = userdata;
+    struct reclaim_lane *l;
+    struct reclaim *r;
+
+    CHECK(try_open(d, "a", 0, 0, 0, NULL, &r) == 0 && reclaim_lane_get(r, &l) == 0);
+    for (int i = 0; i < GIVEN_UP; i++)
+        CHECK(reclaim_synchronize(l, 0, &moment) == -ETIMEDOUT);
+    (void)kill(getpid(), SIGKILL);
+    return 1;
+}
+
+/* Its lane is free again once all of them are over. */
+static void test_killed_after_giving_up(void **state)
+{
+    struct daemon *d = *state;
+    struct actor reader = {0};
+    struct reclaim *r;
+    int status;
+
+    daemon_start(d, "--arena", "a:16M", NULL);
+    r = must_open(d, "a");
+    actor_start(&reader, r);
+    assert_null(actor_do(&reader, act_read_lock, NULL));
+    status = child_wait(child_start(give_up_and_die, d));
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    assert_null(actor_do(&reader, act_read_unlock, NULL));
+    assert_true(wait_until(arena_figure(d, "a", "lanes") == 1));
+    assert_true(wait_until(n_clients(d) == 1));
+    actor_stop(&reader);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+/* ---- Time-outs and ends at once ---- */
+
+static int rush(struct actor *a, unsigned i)
+{
+    const struct timespec hurry = {.tv_nsec = RUSH_NS / 8 * (i % 16)};
+    uint64_t cookie;
+
+    switch (i % 3) {
+    case 0:
+        return reclaim_synchronize(a->lane, i % 2 ? RECLAIM_EXPEDITED : 0, &hurry);
+    case 1:
+        return reclaim_barrier(a->lane, &hurry);
+    default:
+        return reclaim_gp_start(a->lane, &cookie) < 0 ? -EIO : reclaim_gp_wait(a->lane, cookie, &hurry);
+    }
+}
+
+/* Whatever ends when, each wait without a limit hears of its own end, and only once its grace period is over. */
+static void *act_rush(struct actor *a, void *userdata)
+{
+    for (unsigned i = 0; i < RUSHES; i++) {
+        uint64_t before;
+        int r = rush(a, i);
+
+        if (r < 0 && r != -ETIMEDOUT)
+            return (void *)(intptr_t)r;
+        before = started(a->r);
+        r = reclaim_synchronize(a->lane, 0, &limit);
+        if (r == 0 && load_acquire(&a->r->domain->completed) <= before)
+            r = -EILSEQ;
+        if (r < 0)
+            return (void *)(intptr_t)r;
+    }
+    return NULL;
+}
+
+static void check_rush(struct daemon *d, const char *wake)
+{
+    struct actor actors[RUSHERS] = {0};
+    struct reclaim *r;
+
+    daemon_start(d, "--arena", "a:16M", "--set", wake, NULL);
+    r = must_open(d, "a");
+    for (int i = 0; i < RUSHERS; i++)
+        actor_start(&actors[i], r);
+    for (int i = 0; i < RUSHERS; i++)
+        actor_begin(&actors[i], act_rush, NULL);
+    for (int i = 0; i < RUSHERS; i++) {
+        assert_null(actor_end(&actors[i]));
+        actor_stop(&actors[i]);
+    }
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+static void test_rush(void **state)
+{
+    check_rush(*state, "wake-from-gp=no");
+    check_rush(*state, "wake-from-gp=yes");
+    check_rush(*state, "wake-direct=1");
+}
+
+/* ---- Many cookies ---- */
+
+struct collector {
+    struct actor actor;
+    uint64_t cookies[COOKIES];
+};
+
+static void *act_collect(struct actor *a, void *userdata)
+{
+    struct collector *c = userdata;
+
+    for (unsigned i = 0; i < COOKIES; i++) {
+        int r = reclaim_gp_start(a->lane, &c->cookies[i]);
+
+        if (r == 0 && i % 16 == 0) /* some are waited for, so that grace periods come and go meanwhile */
+            r = reclaim_gp_wait(a->lane, c->cookies[i], &limit);
+        if (r < 0)
+            return (void *)(intptr_t)r;
+        if (i > 0 && c->cookies[i] < c->cookies[i - 1])
+            return (void *)(intptr_t)-EILSEQ;
+    }
+    return NULL;
+}
+
+static int compare_cookies(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* From the largest down: once one is over, all below it are. Returns how many are over. */
+static unsigned poll_in_order(struct reclaim *r, const uint64_t *sorted, unsigned n)
+{
+    unsigned n_over = 0;
+
+    for (unsigned i = n; i-- > 0;) {
+        int over = reclaim_gp_poll(r, sorted[i]);
+
+        assert_in_range(over, 0, 1);
+        assert_true(over || n_over == 0);
+        n_over += (unsigned)over;
+    }
+    return n_over;
+}
+
+static void test_many_cookies(void **state)
+{
+    static struct collector collectors[COLLECTORS];
+    static uint64_t sorted[COLLECTORS * COOKIES];
+    struct daemon *d = *state;
+    struct actor reader = {0};
+    struct reclaim *r;
+    unsigned distinct = 1;
+    uint64_t last;
+
+    daemon_start(d, "--arena", "a:16M", NULL);
+    r = must_open(d, "a");
+    actor_start(&reader, r);
+    for (unsigned i = 0; i < COLLECTORS; i++)
+        actor_start(&collectors[i].actor, r);
+    for (unsigned i = 0; i < COLLECTORS; i++)
+        actor_begin(&collectors[i].actor, act_collect, &collectors[i]);
+    for (unsigned i = 0; i < COLLECTORS; i++) {
+        assert_null(actor_end(&collectors[i].actor));
+        memcpy(sorted + i * COOKIES, collectors[i].cookies, sizeof(collectors[i].cookies));
+    }
+    qsort(sorted, ARRAY_SIZE(sorted), sizeof(sorted[0]), compare_cookies);
+    for (unsigned i = 1; i < ARRAY_SIZE(sorted); i++)
+        distinct += sorted[i] != sorted[i - 1];
+    assert_true(distinct > 4);
+    assert_true(wait_until(poll_in_order(r, sorted, ARRAY_SIZE(sorted)) == ARRAY_SIZE(sorted)));
+
+    /* a new one is above all of them, and not over before a reader that is there now */
+    assert_null(actor_do(&reader, act_read_lock, NULL));
+    assert_int_equal(reclaim_gp_start(must_lane(r), &last), 0);
+    assert_true(last > sorted[ARRAY_SIZE(sorted) - 1]);
+    assert_int_equal(reclaim_gp_wait(must_lane(r), last, &moment), -ETIMEDOUT);
+    assert_int_equal(reclaim_gp_poll(r, last), 0);
+    assert_null(actor_do(&reader, act_read_unlock, NULL));
+    assert_int_equal(reclaim_gp_wait(must_lane(r), last, &limit), 0);
+    assert_int_equal(reclaim_gp_poll(r, last), 1);
+    for (unsigned i = 0; i < COLLECTORS; i++)
+        actor_stop(&collectors[i].actor);
+    actor_stop(&reader);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+int main(void)
+{
+    struct daemon d = {0};
+    const struct CMUnitTest tests[] = {
+        daemon_test(test_barrier_after_given_up),
+        daemon_test(test_cookie_after_given_up),
+        daemon_test(test_many_given_up),
+        daemon_test(test_killed_after_giving_up),
+        daemon_test(test_rush),
+        daemon_test(test_many_cookies),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
