@@ -123,6 +123,7 @@ static const struct member figure_members[] = {
     FIGURE("directWakes", n_direct_wakes),
     FIGURE("workerWakes", n_worker_wakes),
     FIGURE("fifoWakes", n_fifo_wakes),
+    FIGURE("callbacksAhead", n_callbacks_ahead),
     FIGURE("maxDirectWakes", max_direct_wakes),
     FIGURE("mutes", n_mutes),
     FIGURE("wakeups", n_wakeups),

@@ -85,6 +85,7 @@ struct control_figures {
     uint64_t n_direct_wakes;        /* of those served: by the grace-period thread */
     uint64_t n_worker_wakes;        /* by a worker, beyond wake-direct */
     uint64_t n_fifo_wakes;          /* behind the callbacks */
+    uint64_t n_callbacks_ahead;     /* entries that waited as a waiter's grace period ended; over all served */
     uint64_t max_direct_wakes;      /* most by the grace-period thread at the end of one grace period */
     uint64_t n_mutes;               /* times that a client rang too often and was not heard for a while */
     uint64_t n_wakeups;             /* times that a bell or timer woke a worker for this arena */

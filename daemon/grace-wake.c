@@ -114,20 +114,22 @@ struct waker {
     struct grace *grace;
     struct gp *gp;
     struct sync_end end;
+    uint64_t n_callbacks; /* that waited as the grace period ended */
     bool done_was_empty;
 };
 
-static void figure_add(uint64_t *figure)
+static void figure_add(uint64_t *figure, uint64_t n)
 {
-    store_relaxed(figure, *figure + 1); /* this thread alone adds, anybody reads */
+    store_relaxed(figure, *figure + n); /* this thread alone adds, anybody reads */
 }
 
 static void waker_count(const struct waker *k, enum sync_way way)
 {
     struct gp *gp = k->gp;
 
-    figure_add(&gp->n_synchronizes);
-    figure_add(&gp->n_wakes[way]);
+    figure_add(&gp->n_synchronizes, 1);
+    figure_add(&gp->n_wakes[way], 1);
+    figure_add(&gp->n_callbacks_ahead, k->n_callbacks);
     store_relaxed(&gp->max_direct_wakes, MAX(gp->max_direct_wakes, k->end.n[SYNC_DIRECT])); /* a figure */
 }
 
@@ -198,7 +200,7 @@ void grace_wake_waiters(struct grace *g, struct arena *a, const struct arena_par
         .wake_direct = p->wake_direct,
         .wake_flood = p->wake_flood,
     };
-    struct waker k = {.grace = g, .gp = &a->gp};
+    struct waker k = {.grace = g, .gp = &a->gp, .n_callbacks = callbacks_length(g->callbacks)};
 
     assert_cc((int)SYNC_NO == (int)WAKE_FROM_GP_NO && (int)SYNC_YES == (int)WAKE_FROM_GP_YES &&
               (int)SYNC_AUTO == (int)WAKE_FROM_GP_AUTO);

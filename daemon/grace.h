@@ -89,6 +89,7 @@ struct gp {
     /* figures: the thread adds, anybody reads */
     uint64_t last_usec, max_usec, n_synchronizes, n_mutes;
     uint64_t n_wakes[SYNC_WAY_MAX]; /* how they were woken: the sum is n_synchronizes */
+    uint64_t n_callbacks_ahead;     /* FIFO entries at the end of their grace period, of all of them */
     uint64_t max_direct_wakes;      /* by the thread itself at the end of one */
     uint64_t n_stalled, n_stalls;   /* readers that stall now, and all that ever did */
     uint64_t oldest_client, oldest_lane, oldest_since_usec; /* a reader that is being waited for; 0: none */

@@ -149,6 +149,7 @@ static void arena_control_figures(struct arena *a, struct control_figures *ret)
         .n_direct_wakes = load_relaxed(&a->gp.n_wakes[SYNC_DIRECT]),
         .n_worker_wakes = load_relaxed(&a->gp.n_wakes[SYNC_WORKER]),
         .n_fifo_wakes = load_relaxed(&a->gp.n_wakes[SYNC_FIFO]),
+        .n_callbacks_ahead = load_relaxed(&a->gp.n_callbacks_ahead),
         .max_direct_wakes = load_relaxed(&a->gp.max_direct_wakes),
         .n_mutes = load_relaxed(&a->gp.n_mutes),
         .n_wakeups = f.n_wakeups,
