@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* One call of org.reclaimd.Control.ListArenas, and the numbers in its answer. */
+/* Calls of org.reclaimd.Control, and the numbers in their answers. */
 #include "books.h"
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "basic/cleanup.h"
@@ -19,11 +20,14 @@ static void json_freep(struct json_object **object)
     json_object_put(*object);
 }
 
-static const struct {
+struct number {
     const char *name;
     size_t offset;
-} number_table[] = {
+};
+
+static const struct number arena_numbers[] = {
     {"gracePeriodsStarted", offsetof(struct books, grace_periods)},
+    {"gracePeriodLastUSec", offsetof(struct books, gp_last_usec)},
     {"batches", offsetof(struct books, batches)},
     {"purgesQueued", offsetof(struct books, purges_queued)},
     {"holes", offsetof(struct books, holes)},
@@ -31,19 +35,41 @@ static const struct {
     {"pendingObjects", offsetof(struct books, pending_objects)},
     {"refusedRecords", offsetof(struct books, refused_records)},
     {"backedBytes", offsetof(struct books, backed_bytes)},
+    {"synchronizes", offsetof(struct books, synchronizes)},
+    {"callbacksAhead", offsetof(struct books, callbacks_ahead)},
+    {"directWakes", offsetof(struct books, direct_wakes)},
+    {"workerWakes", offsetof(struct books, worker_wakes)},
+    {"fifoWakes", offsetof(struct books, fifo_wakes)},
+    {"maxDirectWakes", offsetof(struct books, max_direct_wakes)},
+};
+
+static const struct number daemon_numbers[] = {
+    {"callbacksWaiting", offsetof(struct daemon_books, callbacks_waiting)},
+    {"callbacks", offsetof(struct daemon_books, n_callbacks)},
+    {"membarriers", offsetof(struct daemon_books, n_membarriers)},
 };
 
 /* A daemon that lacks one of them is another version than this bench: said, not guessed. */
+static int take_numbers(struct json_object *from, const struct number *numbers, size_t n, void *ret)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct json_object *value;
+
+        if (!json_object_object_get_ex(from, numbers[i].name, &value))
+            return words_set(-EPROTO, "the daemon does not tell '%s'", numbers[i].name);
+        *(uint64_t *)((char *)ret + numbers[i].offset) = json_object_get_uint64(value);
+    }
+    return 0;
+}
+
 static int take_figures(struct json_object *figures, struct books *ret)
 {
     struct json_object *value, *drains;
     struct books books = {0};
+    int r = take_numbers(figures, arena_numbers, ARRAY_SIZE(arena_numbers), &books);
 
-    for (size_t i = 0; i < ARRAY_SIZE(number_table); i++) {
-        if (!json_object_object_get_ex(figures, number_table[i].name, &value))
-            return words_set(-EPROTO, "the daemon's ListArenas has no '%s'", number_table[i].name);
-        *(uint64_t *)((char *)&books + number_table[i].offset) = json_object_get_uint64(value);
-    }
+    if (r < 0)
+        return r;
     if (!json_object_object_get_ex(figures, "drains", &drains) ||
         !json_object_object_get_ex(figures, "objectsPerPage", &value))
         return words_set(-EPROTO, "the daemon's ListArenas has no 'drains' or no 'objectsPerPage'");
@@ -87,16 +113,13 @@ int books_connect(const char *control, struct varlink_client **ret)
     return r < 0 ? words_set(r, "cannot connect to %s: %s", control, strerror(-r)) : 0;
 }
 
-int books_read(const char *control, const char *arena, struct books *ret)
+int books_read(struct varlink_client *client, const char *arena, struct books *ret)
 {
-    _cleanup_(varlink_client_freep) struct varlink_client *client = NULL;
     _cleanup_(json_freep) struct json_object *answer = NULL;
     struct json_object *parameters, *arenas, *figures;
     char message[256];
-    int r = books_connect(control, &client);
+    int r;
 
-    if (r < 0)
-        return r;
     (void)snprintf(message, sizeof(message),
                    "{\"method\":\"org.reclaimd.Control.ListArenas\",\"parameters\":{\"arena\":\"%s\"}}",
                    arena);
@@ -109,20 +132,32 @@ int books_read(const char *control, const char *arena, struct books *ret)
     return take_figures(figures, ret);
 }
 
-int books_read_callbacks(struct varlink_client *client, uint64_t *ret_waiting, uint64_t *ret_freed_objects)
+int books_read_daemon(struct varlink_client *client, struct daemon_books *ret)
 {
     _cleanup_(json_freep) struct json_object *answer = NULL;
-    struct json_object *parameters, *status, *waiting, *figures, *frees;
+    struct json_object *parameters, *status;
+    struct daemon_books books;
     int r = call(client, "{\"method\":\"org.reclaimd.Control.GetStatus\"}", &answer, &parameters);
 
     if (r < 0)
         return r;
-    if (!json_object_object_get_ex(parameters, "status", &status) ||
-        !json_object_object_get_ex(status, "callbacksWaiting", &waiting) ||
-        !json_object_object_get_ex(status, "figures", &figures) ||
-        !json_object_object_get_ex(figures, "frees", &frees))
-        return words_set(-EPROTO, "the daemon's GetStatus has no 'callbacksWaiting' or no 'frees'");
-    *ret_waiting = json_object_get_uint64(waiting);
-    *ret_freed_objects = json_object_get_uint64(frees);
-    return 0;
+    if (!json_object_object_get_ex(parameters, "status", &status))
+        return words_set(-EPROTO, "the daemon's GetStatus has no 'status'");
+    r = take_numbers(status, daemon_numbers, ARRAY_SIZE(daemon_numbers), &books);
+    if (r >= 0)
+        *ret = books;
+    return r;
+}
+
+int books_set_parameter(struct varlink_client *client, const char *arena, const char *name, const char *value)
+{
+    _cleanup_(json_freep) struct json_object *answer = NULL;
+    struct json_object *parameters;
+    char message[512];
+
+    (void)snprintf(message, sizeof(message),
+                   "{\"method\":\"org.reclaimd.Control.SetParameters\","
+                   "\"parameters\":{\"arena\":\"%s\",\"values\":{\"%s\":\"%s\"}}}",
+                   arena, name, value);
+    return call(client, message, &answer, &parameters);
 }

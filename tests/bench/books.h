@@ -7,13 +7,25 @@
 struct books {
     uint64_t grace_periods, batches, drains, purges_queued, holes;
     uint64_t freed_objects, pending_objects, refused_records, backed_bytes;
+    uint64_t gp_last_usec;
+    uint64_t synchronizes, callbacks_ahead;                            /* callbacks_ahead: of all these */
+    uint64_t direct_wakes, worker_wakes, fifo_wakes, max_direct_wakes; /* who woke them */
     double objects_per_page;
 };
 
-/* The callback FIFO, asked again and again over one connection. */
+/* What the daemon counts for all arenas together. */
+struct daemon_books {
+    uint64_t callbacks_waiting, n_callbacks; /* entries in the callback FIFO now, and all that ran */
+    uint64_t n_membarriers;
+};
+
+/* One connection for as many questions as one likes. control: path of the socket. All: -errno, with
+ * words_set(). */
 struct varlink_client;
 int books_connect(const char *control, struct varlink_client **ret);
-int books_read_callbacks(struct varlink_client *client, uint64_t *ret_waiting, uint64_t *ret_freed_objects);
+int books_read(struct varlink_client *client, const char *arena, struct books *ret);
+int books_read_daemon(struct varlink_client *client, struct daemon_books *ret);
 
-/* control: path of the socket. -errno, with words_set(). */
-int books_read(const char *control, const char *arena, struct books *ret);
+/* One of an arena's own, for as long as the arena is there. */
+int books_set_parameter(struct varlink_client *client, const char *arena, const char *name,
+                        const char *value);

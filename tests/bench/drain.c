@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "clock.h"
+#include "drain.h"
 #include "lane.h"
 #include "tests.h"
 
@@ -16,20 +17,7 @@ enum {
     OBJECT_BYTES = 32,
 };
 
-struct drain_job {
-    struct bench_run *run;
-};
-
-/* By the clock, not by the last tick: a late one does not make all that follow late. */
-static void sleep_until(uint64_t ns)
-{
-    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0)
-        ;
-}
-
-static int free_some(struct team_thread *t, unsigned n)
+int drain_free_some(struct team_thread *t, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
         void *p = reclaim_alloc(t->data, OBJECT_BYTES);
@@ -52,28 +40,30 @@ static int drain_thread_run(struct team_thread *t)
         int r;
 
         random = random * 1103515245u + 12345u;
-        r = free_some(t, 1 + (random >> 16) % FREES_MAX);
+        r = drain_free_some(t, 1 + (random >> 16) % FREES_MAX);
         if (r < 0)
             return r;
-        sleep_until(now + TICK_NS);
+        clock_sleep_until_ns(now + TICK_NS);
     }
     return 0;
 }
 
 static int drain_run(struct bench_run *run)
 {
-    static const struct team_ops ops = LANE_OPS(drain_thread_run);
-    struct drain_job job = {run};
+    static const struct team_ops trickle = LANE_OPS(drain_thread_run), flood = LANE_OPS(drain_flood_run);
+    struct drain_job job = {.run = run};
     struct figures *f = run->figures;
     struct team_result result;
-    int r = run_team(run, &ops, &job, &result);
+    int r = drain_flood_prepare(&job);
 
+    if (r >= 0)
+        r = run_team(run, run->options->flood ? &flood : &trickle, &job, &result);
     if (r < 0)
         return r;
     figures_set(f, FIGURE_OBJECTS, (double)result.n_done);
     figures_set(f, FIGURE_TOTAL_NS, (double)result.total_ns);
     figures_set(f, FIGURE_FREED_NS, (double)result.freed_ns);
-    return 0;
+    return run->options->flood ? drain_flood_set_figures(&job, f) : 0;
 }
 
 static void drain_print(const struct bench_run *run)
@@ -85,6 +75,12 @@ static void drain_print(const struct bench_run *run)
            f->value[FIGURE_OBJECTS], f->value[FIGURE_TOTAL_NS] / 1e9, f->value[FIGURE_OBJECTS_PER_PAGE],
            f->value[FIGURE_DRAINS], f->value[FIGURE_WAKEUPS],
            f->value[FIGURE_WAKEUPS] / (f->value[FIGURE_FREED_NS] / 1e9));
+    if (f->present[FIGURE_FIRST_FREE_NS])
+        printf("%.0f floods: the first object is free after %.0f us, 99 %% of them within %.0f us; a grace "
+               "period "
+               "takes %.0f us\n",
+               f->value[FIGURE_CALLS], f->value[FIGURE_FIRST_FREE_NS] / 1e3,
+               f->value[FIGURE_FIRST_FREE_P99_NS] / 1e3, f->value[FIGURE_GP_NS] / 1e3);
 }
 
 static const char *const backend_names[] = {"reclaim", NULL};

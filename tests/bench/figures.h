@@ -28,9 +28,22 @@ enum figure {
     FIGURE_FOOTPRINT_BYTES, /* peak above the start */
     FIGURE_P50_NS,
     FIGURE_P99_NS,
-    FIGURE_CALLS,           /* how many latencies p50 and p99 are drawn from */
-    FIGURE_CALLBACKS_AHEAD, /* entries in the callback FIFO, as a waiter calls */
-    FIGURE_FIFO_ENTRY_NS,   /* what one of them costs a waiter behind them */
+    FIGURE_CALLS,        /* how many latencies p50 and p99 are drawn from */
+    FIGURE_ALONE_P50_NS, /* with a stalled neighbour: while it does not stall */
+    FIGURE_ALONE_P99_NS,
+    FIGURE_CALLBACKS_AHEAD,  /* entries in the callback FIFO, as a waiter's grace period ends */
+    FIGURE_FIFO_ENTRY_NS,    /* what one of them costs a waiter behind them */
+    FIGURE_CALLBACKS,        /* entries that ran, of all arenas */
+    FIGURE_MEMBARRIERS,      /* that the daemon called, for all arenas */
+    FIGURE_DIRECT_WAKES,     /* waiters that the grace-period thread woke, */
+    FIGURE_WORKER_WAKES,     /* that a worker woke, */
+    FIGURE_FIFO_WAKES,       /* that the callback FIFO woke */
+    FIGURE_MAX_DIRECT_WAKES, /* most that the grace-period thread woke at one end */
+    FIGURE_OBJECTS_PER_GP,   /* freed objects / grace periods */
+    FIGURE_FIRST_FREE_NS,    /* from a flood's first deferred free to the first object that is freed */
+    FIGURE_FIRST_FREE_P99_NS,
+    FIGURE_GP_NS,           /* how long a grace period takes meanwhile */
+    FIGURE_OTHER_BYTES,     /* memory of other clients, at its peak: not in the footprint */
     FIGURE_FREED_OBJECTS,   /* as the arena's own books say */
     FIGURE_PENDING_OBJECTS, /* left at the end */
     FIGURE_REFUSED_RECORDS,

@@ -19,7 +19,7 @@ enum {
 static const struct bench_test *const tests[] = {
     [TEST_KFREE] = &test_kfree,   [TEST_READ] = &test_read,   [TEST_SYNC] = &test_sync,
     [TEST_DRAIN] = &test_drain,   [TEST_PURGE] = &test_purge, [TEST_IDLE] = &test_idle,
-    [TEST_ATTACH] = &test_attach,
+    [TEST_ATTACH] = &test_attach, [TEST_POLL] = &test_poll,
 };
 assert_cc(ARRAY_SIZE(tests) == _TEST_MAX);
 

@@ -39,7 +39,7 @@ struct option {
 #define FIELD(field) .offset = offsetof(struct bench_options, field)
 #define EACH(number)                                                                                         \
     {                                                                                                        \
-        number, number, number, number, number, number, number                                               \
+        number, number, number, number, number, number, number, number                                       \
     }
 
 /* clang-format off */
@@ -60,23 +60,33 @@ static const struct option option_table[] = {
     {"random", "WINDOW", OPTION_NUMBER, FOR(KFREE), FIELD(window), 1, 100000000, EACH(0),
      "replace a random one of WINDOW live objects"},
     {"head", NULL, OPTION_FLAG, FOR(KFREE), FIELD(head), .help = "reclaim: defer with a head in the object"},
+    {"fifo-load", "N", OPTION_NUMBER, FOR(KFREE), FIELD(n_callbacks), 1, 1000000, EACH(0),
+     "reclaim: another client keeps N callback FIFO entries queued"},
     {"nthreads", "N", OPTION_NUMBER, FOR(READ), FIELD(n_threads), 1, 1024, EACH(1),
      "threads in all processes together"},
-    {"nprocs", "N", OPTION_NUMBER, FOR_PROCESSES, FIELD(n_processes), 1, 256, {1, 1, 1, 1, 4, 1, 1},
-     "processes (default 1; purge 4)"},
-    {"loops", "N", OPTION_NUMBER, FOR(READ) | FOR(ATTACH), FIELD(n_loops), 1, 1000000000,
-     {[TEST_READ] = 10, [TEST_ATTACH] = 1000}, "loops of each thread (default 10; attach 1000)"},
+    {"nprocs", "N", OPTION_NUMBER, FOR_PROCESSES, FIELD(n_processes), 1, 256, {1, 1, 0, 1, 4, 1, 1, 1},
+     "processes (default 1; purge 4; sync 1 for each 128 waiters)"},
+    {"loops", "N", OPTION_NUMBER, FOR(READ) | FOR(ATTACH) | FOR(POLL), FIELD(n_loops), 1, 1000000000,
+     {[TEST_READ] = 10, [TEST_ATTACH] = 1000, [TEST_POLL] = 10}, "loops of each thread (default 10; attach 1000)"},
     {"pairs", "N", OPTION_NUMBER, FOR(READ), FIELD(n_pairs), 1, 10000000000, EACH(10000000),
      "lock+unlock pairs a loop"},
-    {"calls", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_calls), 1, 100000000, EACH(2000),
-     "synchronize calls of each waiter"},
+    {"polls", "N", OPTION_NUMBER, FOR(POLL), FIELD(n_pairs), 1, 10000000000, EACH(10000000),
+     "calls a loop"},
+    {"calls", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_calls), 1, 100000000, EACH(0),
+     "synchronize calls of each waiter (default 2000; 1 from 64 waiters on)"},
     {"waiters", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_waiters), 1, 1024, EACH(1),
-     "threads that call at once"},
+     "threads that call at once, each time"},
     {"callbacks", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_callbacks), 1, 100000, EACH(0),
-     "reclaim: keep N callback FIFO entries queued ahead"},
+     "reclaim: another client keeps N callback FIFO entries queued ahead"},
+    {"updates", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_updates), 1, 1000000, EACH(0),
+     "reclaim: another client defers N frees each ms in the same arena"},
+    {"stalled-neighbour", NULL, OPTION_FLAG, FOR(SYNC), FIELD(stalled_neighbour),
+     .help = "reclaim: in each other block of calls another arena's reader stalls"},
     {"expedited", NULL, OPTION_FLAG, FOR(SYNC), FIELD(expedited), .help = "reclaim: expedited grace periods"},
     {"duration", "TIME", OPTION_TIME, FOR(DRAIN) | FOR(IDLE), FIELD(duration_usec), USEC_PER_MSEC,
      24 * USEC_PER_HOUR, EACH(10 * USEC_PER_SEC), "how long to watch, like 500ms or 1min (default 10s)"},
+    {"flood", NULL, OPTION_FLAG, FOR(DRAIN), FIELD(flood),
+     .help = "floods instead: how soon is the first object freed?"},
     {"clients", "N", OPTION_NUMBER, FOR(IDLE), FIELD(n_clients), 1, 1000, EACH(8), "attached processes"},
     {"purge-allocs", "N", OPTION_NUMBER, FOR(PURGE), FIELD(n_purge_allocs), 1, 1000000000, EACH(100000),
      "extents of 16 KiB, of all processes together"},
@@ -109,6 +119,7 @@ static const struct {
     [TEST_PURGE] = {"purge", "large extents come and go; how often a purge is queued"},
     [TEST_IDLE] = {"idle", "clients that do nothing; fails if a daemon thread wakes up"},
     [TEST_ATTACH] = {"attach", "open an arena, get a lane, close"},
+    [TEST_POLL] = {"poll", "the cost of asking for a grace period that is over"},
 };
 assert_cc(ARRAY_SIZE(test_table) == _TEST_MAX);
 
@@ -256,8 +267,6 @@ static int check_settings(struct parser *p)
         return refuse(
             p,
             "--set and --compare-set are for a private daemon; set those of a running one with reclaimctl");
-    if (o->runtime_directory && o->n_callbacks)
-        return refuse(p, "--callbacks needs batching=no, so a private daemon: not with --runtime-directory");
     if (o->compare_set && (o->compare_set[0] == '=' || !strchr(o->compare_set, '=')))
         return refuse(p, "--compare-set %s: NAME=A,B,.. would be right", o->compare_set);
     return 0;
@@ -277,6 +286,8 @@ static int check_together(struct parser *p)
         return refuse(p,
                       "--purge-burst %" PRIu64 ": --nprocs times 16 KiB of them do not fit into --arena-size",
                       o->n_purge_burst);
+    if (o->stalled_neighbour && (o->n_callbacks || o->n_calls < 2))
+        return refuse(p, "--stalled-neighbour: two --calls at least, and no --callbacks");
     if (o->backend && o->compare)
         return refuse(p, "--backend and --compare: one of them");
     return 0;
@@ -293,14 +304,19 @@ static void apply_defaults(struct bench_options *options)
     }
 }
 
-/* A setting of ours, which one of the user's overrides. A full list is left as the user filled it. */
-static void prepend_setting(struct bench_options *options, const char *setting)
+enum {
+    WAITERS_A_PROCESS = 128, /* half of what lanes-max allows */
+    BURST_WAITERS = 64,      /* so many at once are a burst, which is looked at by itself */
+};
+
+/* Waiters: as many as lanes-max allows in a process; calls: enough for a percentile, or one burst. */
+static void settle_sync(struct bench_options *options)
 {
-    if (options->n_settings == SETTINGS_MAX)
-        return;
-    memmove(options->settings + 1, options->settings, options->n_settings * sizeof(*options->settings));
-    options->settings[0] = setting;
-    options->n_settings++;
+    options->n_threads = options->n_waiters;
+    if (options->n_processes == 0)
+        options->n_processes = (options->n_waiters + WAITERS_A_PROCESS - 1) / WAITERS_A_PROCESS;
+    if (options->n_calls == 0)
+        options->n_calls = options->n_waiters < BURST_WAITERS ? 2000 : 1;
 }
 
 /* What follows from what was typed. */
@@ -308,16 +324,13 @@ static void settle(struct bench_options *options)
 {
     if (options->n_runs == 0)
         options->n_runs = options->compare || options->compare_set ? 9 : 1;
-    if (options->n_callbacks)
-        prepend_setting(
-            options, "batching=no"); /* one callback an object; an own --set batching=.. has the last word */
     if (options->test == TEST_SYNC)
-        options->n_threads = options->n_waiters;
+        settle_sync(options);
     else if (options->test == TEST_PURGE || options->test == TEST_ATTACH)
         options->n_threads = options->n_processes;
     else if (options->test == TEST_IDLE)
         options->n_threads = options->n_processes = options->n_clients;
-    else if (options->test == TEST_DRAIN)
+    else if (options->test == TEST_DRAIN || options->test == TEST_POLL)
         options->n_threads = options->n_processes = 1;
 }
 

@@ -19,6 +19,7 @@ enum bench_test_id {
     TEST_PURGE,
     TEST_IDLE,
     TEST_ATTACH,
+    TEST_POLL,
     _TEST_MAX,
     _TEST_INVALID = -1,
 };
@@ -34,10 +35,10 @@ struct bench_options {
     const char *backend;
     uint64_t n_threads, n_processes;
     uint64_t n_loops, n_alloc, mult, window;
-    uint64_t n_pairs, n_calls, n_callbacks, n_waiters, n_clients;
+    uint64_t n_pairs, n_calls, n_callbacks, n_updates, n_waiters, n_clients;
     uint64_t n_purge_allocs, n_purge_burst;
     uint64_t duration_usec, arena_bytes, n_runs;
-    bool interleaved, head, expedited;
+    bool interleaved, head, expedited, stalled_neighbour, flood;
     const char *settings[SETTINGS_MAX]; /* NAME=VALUE, for the private daemon */
     size_t n_settings;
     const char *compare, *compare_set;

@@ -13,9 +13,8 @@
 #include "basic/macro.h"
 
 enum {
-    PATH_BYTES = 64,   /* /proc/<pid>/task */
-    FILE_BYTES = 128,  /* /proc/<pid>/task/<tid>/schedstat */
-    MEMFDS_MAX = 4096, /* distinct ones: more clients than any test here attaches */
+    PATH_BYTES = 64,  /* /proc/<pid>/task */
+    FILE_BYTES = 128, /* /proc/<pid>/task/<tid>/schedstat */
 };
 
 /* The number after "key:" in a status file. */
@@ -118,43 +117,46 @@ uint64_t procfs_anonymous_bytes(pid_t pid)
     return status_number(path, "RssAnon") * 1024;
 }
 
-struct memfds {
-    ino_t seen[MEMFDS_MAX];
-    size_t n_seen;
-    uint64_t bytes;
+struct memfds_visit {
+    struct procfs_memfds *all, *but;
 };
 
-/* false: seen before, or more than can be told apart. */
-static bool memfds_add(struct memfds *m, ino_t inode)
+static bool memfds_have(const struct procfs_memfds *m, ino_t inode)
 {
-    for (size_t i = 0; i < m->n_seen; i++)
-        if (m->seen[i] == inode)
-            return false;
-    if (m->n_seen == MEMFDS_MAX)
-        return false;
-    m->seen[m->n_seen++] = inode;
-    return true;
+    for (size_t i = 0; i < m->n; i++)
+        if (m->inodes[i] == inode)
+            return true;
+    return false;
 }
 
 static void add_memfd(void *data, const char *path, int fd)
 {
-    struct memfds *m = data;
+    struct memfds_visit *v = data;
     char file[FILE_BYTES], target[32] = "";
+    uint64_t bytes;
     struct stat st;
 
     (void)snprintf(file, sizeof(file), "%s/%d", path, fd);
     if (readlink(file, target, sizeof(target) - 1) < 0 || strncmp(target, "/memfd:", 7) != 0)
         return;
-    if (stat(file, &st) == 0 && memfds_add(m, st.st_ino))
-        m->bytes += (uint64_t)st.st_blocks * 512;
+    if (stat(file, &st) < 0 || v->all->n == PROCFS_MEMFDS_MAX || memfds_have(v->all, st.st_ino))
+        return;
+    v->all->inodes[v->all->n++] = st.st_ino;
+    bytes = (uint64_t)st.st_blocks * 512;
+    if (v->but && memfds_have(v->but, st.st_ino))
+        v->but->bytes += bytes;
+    else
+        v->all->bytes += bytes;
 }
 
-uint64_t procfs_memfd_bytes(pid_t pid)
+void procfs_memfds(pid_t pid, struct procfs_memfds *but, struct procfs_memfds *ret)
 {
-    struct memfds m = {0};
+    struct memfds_visit v = {ret, but};
     char path[PATH_BYTES];
 
+    ret->n = ret->bytes = 0;
+    if (but)
+        but->bytes = 0;
     (void)snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-    for_each_number(path, add_memfd, &m);
-    return m.bytes;
+    for_each_number(path, add_memfd, &v);
 }

@@ -21,5 +21,18 @@ void procfs_threads(pid_t pid, procfs_thread_fn visit, void *data);
 /* Anonymous memory that is resident. */
 uint64_t procfs_anonymous_bytes(pid_t pid);
 
-/* What its memfds take, each counted once however many descriptors name it. */
-uint64_t procfs_memfd_bytes(pid_t pid);
+enum {
+    PROCFS_MEMFDS_MAX = 4096, /* distinct ones: more clients than any test here attaches */
+};
+
+struct procfs_memfds {
+    ino_t inodes[PROCFS_MEMFDS_MAX];
+    size_t n;
+    uint64_t bytes;
+};
+
+/*
+ * Its memfds and what they take, each counted once however many descriptors name it; without those of `but`,
+ * unless NULL, whose bytes are read anew.
+ */
+void procfs_memfds(pid_t pid, struct procfs_memfds *but, struct procfs_memfds *ret);

@@ -53,6 +53,21 @@ static void print_figure(const struct comparison *c, const struct figures *media
     printf("\n");
 }
 
+/* How far the runs of a figure lie apart: the highest by the lowest. */
+static void print_evenness(const struct comparison *c, enum figure figure)
+{
+    printf("  %-*s", ROW_NAME - 2, "highest/lowest");
+    for (size_t i = 0; i < c->n_entries; i++) {
+        struct spread spread;
+        char text[32] = "-";
+
+        if (statistics_figure(c->entries[i].runs, c->n_runs, figure, &spread) == 0 && spread.min > 0)
+            (void)snprintf(text, sizeof(text), "%.2fx", spread.max / spread.min);
+        printf("%*s", column_width(&c->entries[i]), text);
+    }
+    printf("\n");
+}
+
 /* The lowest or highest run of the main figure. */
 static int print_spread(const struct comparison *c, const char *name, bool highest)
 {
@@ -128,9 +143,12 @@ int report_print(const struct comparison *c)
     if (r < 0)
         return r;
     print_ratios(c, medians);
-    for (enum figure figure = 0; figure < _FIGURE_MAX; figure++)
+    for (enum figure figure = 0; figure < _FIGURE_MAX; figure++) {
         if (figure != c->test->main_figure)
             print_figure(c, medians, figure);
+        if (figure == FIGURE_FOOTPRINT_BYTES && medians[0].present[figure])
+            print_evenness(c, figure);
+    }
     return 0;
 }
 
@@ -163,18 +181,35 @@ static struct json_object *settings_to_json(const struct comparison *c, const st
     return set;
 }
 
-/* The main figure's lowest and highest run, beside the medians. */
-static void add_spread(const struct comparison *c, const struct entry *e, struct json_object *run)
+/* One figure's lowest and highest run. NULL: it has none. */
+static struct json_object *spread_to_json(const struct comparison *c, const struct entry *e,
+                                          enum figure figure)
 {
     struct json_object *range;
     struct spread spread;
 
-    if (statistics_figure(e->runs, c->n_runs, c->test->main_figure, &spread) < 0)
-        return;
+    if (statistics_figure(e->runs, c->n_runs, figure, &spread) < 0)
+        return NULL;
     range = json_object_new_object();
     add(range, "min", number_to_json(spread.min));
     add(range, "max", number_to_json(spread.max));
-    add(run, "spread", range);
+    return range;
+}
+
+/* Beside the medians: that of the main figure, and all by their names. */
+static void add_spreads(const struct comparison *c, const struct entry *e, struct json_object *run)
+{
+    struct json_object *spreads = json_object_new_object(),
+                       *spread = spread_to_json(c, e, c->test->main_figure);
+
+    if (spread)
+        add(run, "spread", spread);
+    for (enum figure figure = 0; figure < _FIGURE_MAX; figure++) {
+        spread = spread_to_json(c, e, figure);
+        if (spread)
+            add(spreads, figure_to_string(figure), spread);
+    }
+    add(run, "spreads", spreads);
 }
 
 static struct json_object *entry_to_json(const struct comparison *c, const struct entry *e,
@@ -187,7 +222,7 @@ static struct json_object *entry_to_json(const struct comparison *c, const struc
     for (enum figure figure = 0; figure < _FIGURE_MAX; figure++)
         if (medians->present[figure])
             add(run, figure_to_string(figure), number_to_json(medians->value[figure]));
-    add_spread(c, e, run);
+    add_spreads(c, e, run);
     return run;
 }
 

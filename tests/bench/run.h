@@ -11,6 +11,7 @@
 #include "basic/parse.h"
 #include "books.h"
 #include "figures.h"
+#include "neighbour.h"
 #include "options.h"
 #include "sampler.h"
 #include "service.h"
@@ -25,8 +26,11 @@ struct bench_run {
     char arena[ARENA_NAME_BYTES];
     struct reclaim *reclaim; /* the coordinator's own handle, which keeps the arena */
     struct sampler sampler;
-    struct books books;              /* as the workers start */
-    uint64_t daemon_cpu_ns, wakeups; /* the same */
+    struct neighbour neighbours[_NEIGHBOUR_MAX];
+    struct varlink_client *control;   /* from the arena's making until the team's end */
+    struct books books;               /* as the workers start */
+    struct daemon_books daemon_books; /* the same */
+    uint64_t daemon_cpu_ns, wakeups;  /* the same */
 };
 
 /* A test of the table in main.c. */
@@ -39,11 +43,15 @@ struct bench_test {
         const struct figures *f); /* may be NULL: why a run that went through is a failure */
 };
 
-/* Whether the backend is the daemon's. */
+/* Whether the backend is the daemon's: reclaim, or a variant that is called reclaim-something. */
 bool run_uses_daemon(const char *backend);
 
 /* Opens the run's arena in this process. -errno, with words_set(). */
 int run_open_arena(const struct bench_run *run, unsigned flags, struct reclaim **ret);
+
+/* The same of another one. */
+int run_open_arena_named(const struct bench_run *run, const char *name, unsigned flags, uint64_t bytes,
+                         struct reclaim **ret);
 
 /* Runs the team and fills in what is the same for all tests: times of client and daemon, books, wake-ups,
  * footprint. */

@@ -7,22 +7,34 @@
 #include "basic/macro.h"
 #include "basic/ordering.h"
 #include "futex.h"
-#include "procfs.h"
 #include "words.h"
 
 enum {
     SAMPLE_MS = 10,
 };
 
-static uint64_t sampler_look(const struct sampler *s)
+static uint64_t anonymous_bytes(const struct sampler *s)
 {
     uint64_t bytes = 0;
 
     if (s->daemon)
-        return procfs_memfd_bytes(s->daemon) + procfs_anonymous_bytes(s->daemon);
+        return procfs_anonymous_bytes(s->daemon);
     for (unsigned i = 0; i < s->n_pids; i++)
         bytes += procfs_anonymous_bytes(s->pids[i]);
     return bytes;
+}
+
+static void sampler_look(struct sampler *s)
+{
+    uint64_t bytes = anonymous_bytes(s);
+
+    bytes -= MIN(bytes, s->start_bytes);
+    if (s->daemon) {
+        procfs_memfds(s->daemon, &s->others, &s->now);
+        bytes += s->now.bytes;
+        s->others_peak_bytes = MAX(s->others_peak_bytes, s->others.bytes);
+    }
+    s->peak_bytes = MAX(s->peak_bytes, bytes);
 }
 
 static void *sampler_main(void *userdata)
@@ -30,17 +42,19 @@ static void *sampler_main(void *userdata)
     struct sampler *s = userdata;
 
     while (!load_relaxed(&s->stop)) { /* joined afterwards, so nothing needs its order */
-        s->peak_bytes = MAX(s->peak_bytes, sampler_look(s));
+        sampler_look(s);
         futex_wait(&s->stop, 0, SAMPLE_MS);
     }
-    s->peak_bytes = MAX(s->peak_bytes, sampler_look(s));
+    sampler_look(s);
     return NULL;
 }
 
 void sampler_mark_start(struct sampler *s)
 {
-    s->start_bytes = sampler_look(s);
-    s->peak_bytes = s->start_bytes;
+    s->start_bytes = anonymous_bytes(s);
+    s->peak_bytes = 0;
+    if (s->daemon)
+        procfs_memfds(s->daemon, NULL, &s->others);
 }
 
 int sampler_start(struct sampler *s)
@@ -61,5 +75,5 @@ uint64_t sampler_stop(struct sampler *s)
         (void)pthread_join(s->thread, NULL);
         s->running = false;
     }
-    return s->peak_bytes - s->start_bytes;
+    return s->peak_bytes;
 }

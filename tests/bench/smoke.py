@@ -15,7 +15,8 @@ import xml.dom.minidom
 
 ALWAYS = {"backend", "set"}
 DAEMON = {"client_cpu_ns", "daemon_cpu_ns", "grace_periods", "batches", "drains", "objects_per_page", "wakeups",
-          "purges_queued", "holes", "footprint_bytes"}
+          "purges_queued", "holes", "footprint_bytes", "callbacks", "membarriers", "direct_wakes", "worker_wakes",
+          "fifo_wakes", "max_direct_wakes", "spreads"}
 FREEING = {"objects", "total_ns", "freed_ns"}
 LATENCY = {"p50_ns", "p99_ns", "calls"}
 
@@ -29,6 +30,7 @@ TESTS = {
     "drain": (["--duration", "300ms"], FREEING, DAEMON),
     "purge": (["--purge-allocs", "2000", "--purge-burst", "100", "--nprocs", "2"], FREEING | {"ns_per_object"}, DAEMON),
     "idle": (["--duration", "100ms", "--clients", "3"], {"wakeups", "total_ns"}, set()),
+    "poll": (["--loops", "2", "--polls", "10000"], {"objects", "total_ns", "ns_per_object"}, DAEMON),
     "attach": (["--loops", "20"], LATENCY | {"objects", "ns_per_object"}, DAEMON),
 }
 
@@ -59,7 +61,7 @@ def check_books(test, entry):
 
 def check_entry(test, entry, backend):
     _, everybody, daemon_only = TESTS[test]
-    wanted = ALWAYS | everybody | (daemon_only if backend == "reclaim" else set())
+    wanted = ALWAYS | everybody | (daemon_only if backend.startswith("reclaim") else set())
     missing = wanted - set(entry)
     if missing:
         fail(f"{test}, {backend}: the JSON has no {', '.join(sorted(missing))}")
@@ -125,6 +127,54 @@ def shapes(program, directory):
             check_entry("kfree", json.load(f)["runs"][0], "reclaim")
 
 
+def one(program, arguments, directory):
+    """The figures of one run, whose books add up."""
+    path = os.path.join(directory, "one.json")
+    run(program, [*arguments, "--json", path])
+    with open(path) as f:
+        entry = json.load(f)["runs"][0]
+    check_books(arguments[0], entry)
+    return entry
+
+
+def need(entry, what, **conditions):
+    for name, is_right in conditions.items():
+        if name not in entry or not is_right(entry[name]):
+            fail(f"{what}: {name} is {entry.get(name, 'absent')}")
+
+
+def neighbours_of_sync(program, directory):
+    """Who wakes whom, and what the other clients of the daemon are there for."""
+    entry = one(program, ["sync", "--calls", "10", "--callbacks", "500"], directory)
+    need(entry, "sync --callbacks", callbacks_ahead=lambda n: 250 <= n <= 1000, fifo_entry_ns=lambda n: n > 0,
+         callbacks=lambda n: n > 500, other_bytes=lambda n: n > 0, calls=lambda n: n == 10)
+    entry = one(program, ["sync", "--waiters", "100", "--set", "wake-from-gp=yes"], directory)
+    need(entry, "sync --waiters 100", calls=lambda n: n == 100, max_direct_wakes=lambda n: 1 <= n <= 5,
+         membarriers=lambda n: 1 <= n <= 100, fifo_wakes=lambda n: n == 0)
+    if entry["direct_wakes"] + entry["worker_wakes"] != 100:
+        fail(f"sync --waiters 100: {entry['direct_wakes']} + {entry['worker_wakes']} were woken")
+    path = os.path.join(directory, "updates.json")
+    run(program, ["sync", "--calls", "200", "--updates", "1000", "--json", path])  # they go on as the books are read
+    with open(path) as f:
+        need(json.load(f)["runs"][0], "sync --updates", objects_per_gp=lambda n: n > 0, freed_objects=lambda n: n > 0)
+    entry = one(program, ["sync", "--calls", "40", "--stalled-neighbour"], directory)
+    need(entry, "sync --stalled-neighbour", calls=lambda n: n == 20, p50_ns=lambda n: n > 0,
+         alone_p50_ns=lambda n: n > 0, alone_p99_ns=lambda n: n > 0)
+
+
+def fifo_load_of_kfree(program, directory):
+    """The other client's memory and objects are not the flood's."""
+    entry = one(program, ["kfree", *TESTS["kfree"][0], "--fifo-load", "2000", "--set", "gp-wait=callback"], directory)
+    check_entry("kfree", entry, "reclaim")
+    need(entry, "kfree --fifo-load", other_bytes=lambda n: n > 0, callbacks=lambda n: n > 0)
+
+
+def flood_of_drain(program, directory):
+    entry = one(program, ["drain", "--flood", "--duration", "100ms"], directory)
+    need(entry, "drain --flood", first_free_ns=lambda n: n > 0, first_free_p99_ns=lambda n: n > 0, gp_ns=lambda n: n > 0,
+         calls=lambda n: n >= 1)
+
+
 def settings(program, directory):
     """A setting varied and a setting fixed both reach the daemon and the JSON."""
     path = os.path.join(directory, "set.json")
@@ -149,6 +199,11 @@ def main():
         if test == "kfree":
             shapes(program, directory)
             settings(program, directory)
+            fifo_load_of_kfree(program, directory)
+        elif test == "sync":
+            neighbours_of_sync(program, directory)
+        elif test == "drain":
+            flood_of_drain(program, directory)
         left = [name for name in os.listdir(directory) if name.startswith("reclaim-scale")]
         if left:
             fail(f"{test}: left {left} behind")

@@ -137,9 +137,12 @@ static int floor_thread_run(struct team_thread *t)
     struct floor *f = job->shared;
 
     for (uint64_t i = 0; i < job->n_calls; i++) {
-        uint64_t start = clock_now_ns();
-        int r = floor_synchronize(f, &f->tickets[t->index]);
+        uint64_t start;
+        int r;
 
+        sync_meet(job);
+        start = clock_now_ns();
+        r = floor_synchronize(f, &f->tickets[t->index]);
         if (r < 0)
             return r;
         latencies[i] = clock_now_ns() - start;

@@ -16,8 +16,10 @@ static int urcu_thread_run(struct team_thread *t)
     uint64_t *latencies = sync_latencies(t, job->latencies);
 
     for (uint64_t i = 0; i < job->n_calls; i++) {
-        uint64_t start = clock_now_ns();
+        uint64_t start;
 
+        sync_meet(job);
+        start = clock_now_ns();
         urcu_memb_synchronize_rcu();
         latencies[i] = clock_now_ns() - start;
     }

@@ -24,7 +24,26 @@ static const struct sync_backend *find_backend(const char *name)
     return NULL;
 }
 
-/* --expedited and --callbacks are the daemon's; the other backends run as they are. */
+enum {
+    STALL_BLOCKS = 10, /* turns of the neighbour that stalls, so that a machine's moods meet both alike */
+};
+
+/* Shared memory for all waiters' meetings. */
+static int make_barrier(struct sync_job *job, unsigned n)
+{
+    pthread_barrierattr_t attributes;
+
+    if (n == 1)
+        return 0;
+    job->barrier = team_share(sizeof(*job->barrier));
+    if (!job->barrier)
+        return words_set(-ENOMEM, "no memory for %u waiters", n);
+    (void)pthread_barrierattr_init(&attributes);
+    (void)pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    return -pthread_barrier_init(job->barrier, &attributes, n);
+}
+
+/* --expedited and all neighbours are the daemon's; the other backends run as they are. */
 static int job_init(struct sync_job *job, struct bench_run *run)
 {
     const struct bench_options *o = run->options;
@@ -37,43 +56,62 @@ static int job_init(struct sync_job *job, struct bench_run *run)
         .n_callbacks = daemon ? o->n_callbacks : 0,
         .flags = daemon && o->expedited ? RECLAIM_EXPEDITED : 0,
         .latencies = team_share(bytes),
-        .passed = team_share(bytes),
         .ahead = team_share(bytes),
+        .stall_block = daemon && o->stalled_neighbour ? MAX(o->n_calls / STALL_BLOCKS, UINT64_C(1)) : 0,
     };
-    if (!job->latencies || !job->passed || !job->ahead)
+    if (!job->latencies || !job->ahead)
         return words_set(-ENOMEM, "no memory for %" PRIu64 " latencies a waiter", o->n_calls);
+    return make_barrier(job, (unsigned)o->n_threads);
+}
+
+static int set_ahead(const struct sync_job *job, size_t n, struct figures *f)
+{
+    _cleanup_free_ double *ahead = calloc(n, sizeof(*ahead));
+
+    if (!ahead)
+        return words_set(-ENOMEM, "no memory for the latencies");
+    for (size_t i = 0; i < n; i++)
+        ahead[i] = (double)job->ahead[i];
+    figures_set(f, FIGURE_CALLBACKS_AHEAD, statistics_median(ahead, n));
     return 0;
 }
 
-/*
- * What one FIFO entry costs whoever waits behind it: at most the median of (time from the question how many
- * there are to the call's return) / as many, since all of them have run by then. The answer's own way is in
- * it, so the more there are, the nearer.
- */
-static int set_fifo_figures(const struct sync_job *job, size_t n, struct figures *f)
+/* The calls during which the neighbour stalled, or those during which it did not. Returns how many. */
+static size_t pick(const struct sync_job *job, size_t n, bool stalled, uint64_t *ret)
 {
-    _cleanup_free_ double *cost = calloc(n, sizeof(*cost)), *ahead = calloc(n, sizeof(*ahead));
+    size_t picked = 0;
 
-    if (!cost || !ahead)
-        return words_set(-ENOMEM, "no memory for the latencies");
-    for (size_t i = 0; i < n; i++) {
-        ahead[i] = (double)job->ahead[i];
-        cost[i] = (double)job->passed[i] / ahead[i];
-    }
-    figures_set(f, FIGURE_CALLBACKS_AHEAD, statistics_median(ahead, n));
-    figures_set(f, FIGURE_FIFO_ENTRY_NS, statistics_median(cost, n));
-    return 0;
+    for (size_t i = 0; i < n; i++)
+        if (sync_is_stalled(job, i % job->n_calls) == stalled)
+            ret[picked++] = job->latencies[i];
+    return picked;
+}
+
+/* Apart: beside the neighbour that stalls, and without. */
+static int set_stall_figures(const struct sync_job *job, size_t n, struct figures *f)
+{
+    _cleanup_free_ uint64_t *some = calloc(n, sizeof(*some));
+    struct figures alone = {0};
+    size_t n_stalled;
+    int r = some ? statistics_latencies(some, pick(job, n, false, some), &alone) : -ENOMEM;
+
+    if (r < 0)
+        return r;
+    figures_set(f, FIGURE_ALONE_P50_NS, alone.value[FIGURE_P50_NS]);
+    figures_set(f, FIGURE_ALONE_P99_NS, alone.value[FIGURE_P99_NS]);
+    n_stalled = pick(job, n, true, some);
+    return n_stalled ? statistics_latencies(some, n_stalled, f) : 0;
 }
 
 static int set_figures(const struct sync_job *job, const struct team_result *result, struct figures *f)
 {
     size_t n = job->n_calls * job->run->options->n_threads;
-    int r = statistics_latencies(job->latencies, n, f);
+    int r = job->stall_block ? set_stall_figures(job, n, f) : statistics_latencies(job->latencies, n, f);
 
     if (r < 0)
         return words_set(r, "no memory for the latencies");
     figures_set(f, FIGURE_TOTAL_NS, (double)result->total_ns);
-    return job->n_callbacks ? set_fifo_figures(job, n, f) : 0;
+    return job->n_callbacks ? set_ahead(job, n, f) : 0;
 }
 
 static int sync_run(struct bench_run *run)
@@ -99,7 +137,13 @@ static void sync_print(const struct bench_run *run)
 
     printf("synchronize: p50 %.0f ns, p99 %.0f ns, %.0f calls by %" PRIu64 " waiters\n",
            f->value[FIGURE_P50_NS], f->value[FIGURE_P99_NS], f->value[FIGURE_CALLS], run->options->n_waiters);
-    if (f->present[FIGURE_FIFO_ENTRY_NS])
+    if (f->present[FIGURE_MEMBARRIERS])
+        printf("daemon: %.0f grace periods, %.0f membarriers, %.1f objects freed a grace period\n",
+               f->value[FIGURE_GRACE_PERIODS], f->value[FIGURE_MEMBARRIERS], f->value[FIGURE_OBJECTS_PER_GP]);
+    if (f->present[FIGURE_ALONE_P50_NS])
+        printf("while the neighbour does not stall: p50 %.0f ns, p99 %.0f ns\n",
+               f->value[FIGURE_ALONE_P50_NS], f->value[FIGURE_ALONE_P99_NS]);
+    if (f->present[FIGURE_CALLBACKS_AHEAD])
         printf("callback FIFO: %.0f entries ahead, at most %.1f ns an entry\n",
                f->value[FIGURE_CALLBACKS_AHEAD], f->value[FIGURE_FIFO_ENTRY_NS]);
 }

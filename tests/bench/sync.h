@@ -3,6 +3,7 @@
  * shared memory. */
 #pragma once
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,20 +15,12 @@ struct sync_job {
     uint64_t n_calls; /* of each waiter */
     uint64_t n_callbacks;
     unsigned flags;
-    uint64_t *latencies; /* n_calls of each thread, shared */
-    uint64_t *passed;    /* with n_callbacks: time in which at least as many entries have run as were */
-    uint64_t *ahead;     /* seen before each of these calls */
-    void *shared;        /* the backend's own */
+    uint64_t *latencies;        /* n_calls of each thread, shared */
+    uint64_t *ahead;            /* with n_callbacks: entries in the FIFO, for each of these calls */
+    pthread_barrier_t *barrier; /* all waiters meet before each call; NULL: there is one only */
+    uint64_t stall_block; /* with a neighbour that stalls: it does in each other block of so many calls */
+    void *shared;         /* the backend's own */
 };
-
-/* With --callbacks: what a waiter needs to fill the daemon's callback FIFO before each call. */
-struct sync_flood;
-int sync_flood_new(const struct sync_job *job, struct sync_flood **ret);
-struct sync_flood *sync_flood_free(struct sync_flood *f);
-
-/* Defers until at least n_callbacks entries wait; how many did, after asked_ns. -errno, with words_set(). */
-int sync_flood_fill(struct sync_flood *f, struct reclaim_lane *lane, uint64_t *ret_ahead,
-                    uint64_t *ret_asked_ns);
 
 struct sync_backend {
     const char *name;
@@ -36,12 +29,25 @@ struct sync_backend {
     void (*finish)(struct sync_job *job); /* after the team */
 };
 
-/* This thread's latencies. */
+/* This thread's part of such an array. */
 static inline uint64_t *sync_latencies(const struct team_thread *t, uint64_t *all)
 {
     const struct sync_job *job = t->job;
 
     return all + t->index * job->n_calls;
+}
+
+/* Waits for all others: the next call is everybody's. */
+static inline void sync_meet(const struct sync_job *job)
+{
+    if (job->barrier)
+        (void)pthread_barrier_wait(job->barrier);
+}
+
+/* Whether the neighbour stalls during that call. */
+static inline bool sync_is_stalled(const struct sync_job *job, uint64_t call)
+{
+    return job->stall_block && call / job->stall_block % 2;
 }
 
 extern const struct sync_backend sync_reclaim, sync_urcu_memb, sync_floor;

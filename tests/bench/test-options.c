@@ -65,6 +65,11 @@ static void test_defaults_of_the_others(void **state)
     assert_int_equal(o.n_threads, 4);
     assert_int_equal(parse("attach", &o), 0);
     assert_int_equal(o.n_loops, 1000);
+    assert_int_equal(parse("poll", &o), 0);
+    assert_int_equal(o.n_threads, 1);
+    assert_int_equal(o.n_pairs, 10000000);
+    assert_int_equal(parse("drain --flood", &o), 0);
+    assert_true(o.flood);
 }
 
 static void test_comparing_means_nine_runs(void **state)
@@ -103,15 +108,36 @@ static void test_settings_keep_their_order(void **state)
     assert_string_equal(o.settings[1], "b=2=3");
 }
 
-/* batching=no comes first, so that what the user says of it has the last word. */
-static void test_callbacks_are_one_an_object(void **state)
+/* As many processes as lanes-max asks for, and a burst of waiters calls once, unless somebody says otherwise. */
+static void test_waiters_are_spread(void **state)
 {
     struct bench_options o;
 
-    assert_int_equal(parse("sync --set batching=yes --callbacks 100", &o), 0);
-    assert_int_equal(o.n_settings, 2);
-    assert_string_equal(o.settings[0], "batching=no");
-    assert_string_equal(o.settings[1], "batching=yes");
+    assert_int_equal(parse("sync --waiters 512", &o), 0);
+    assert_int_equal(o.n_processes, 4);
+    assert_int_equal(o.n_calls, 1);
+    assert_int_equal(parse("sync --waiters 129 --calls 7", &o), 0);
+    assert_int_equal(o.n_processes, 2);
+    assert_int_equal(o.n_calls, 7);
+    assert_int_equal(parse("sync --waiters 63 --nprocs 9", &o), 0);
+    assert_int_equal(o.n_processes, 9);
+    assert_int_equal(o.n_calls, 2000);
+}
+
+/* Each test's own word for the same neighbour. */
+static void test_neighbours(void **state)
+{
+    struct bench_options o;
+
+    assert_int_equal(parse("sync --callbacks 100 --updates 5", &o), 0);
+    assert_int_equal(o.n_callbacks, 100);
+    assert_int_equal(o.n_updates, 5);
+    assert_false(o.stalled_neighbour);
+    assert_int_equal(parse("kfree --fifo-load 100000", &o), 0);
+    assert_int_equal(o.n_callbacks, 100000);
+    assert_int_equal(o.n_updates, 0);
+    assert_int_equal(parse("sync --stalled-neighbour", &o), 0);
+    assert_true(o.stalled_neighbour);
 }
 
 static void test_help_wins(void **state)
@@ -151,7 +177,12 @@ static void test_what_is_wrong_is_said(void **state)
         {"kfree --kfree-nprocs 4 --kfree-nthreads 2", "4 processes"},
         {"kfree --backend malloc --compare malloc", "one of them"},
         {"kfree --runtime-directory /x --set a=b", "reclaimctl"},
-        {"sync --runtime-directory /x --callbacks 5", "private daemon"},
+        {"kfree --callbacks 5", "test kfree"},
+        {"sync --fifo-load 5", "test sync"},
+        {"sync --stalled-neighbour --callbacks 5", "no --callbacks"},
+        {"sync --stalled-neighbour --calls 1", "two --calls"},
+        {"kfree --flood", "test kfree"},
+        {"poll --pairs 5", "test poll"},
         {"idle --duration 5parsecs", "a time"},
         {"idle --arena-size 5", "a size"},
         {"purge --purge-burst 1000000", "arena-size"},
@@ -176,7 +207,8 @@ int main(void)
         cmocka_unit_test(test_comparing_means_nine_runs),
         cmocka_unit_test(test_both_spellings),
         cmocka_unit_test(test_settings_keep_their_order),
-        cmocka_unit_test(test_callbacks_are_one_an_object),
+        cmocka_unit_test(test_waiters_are_spread),
+        cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_help_wins),
         cmocka_unit_test(test_what_is_wrong_is_said),
     };

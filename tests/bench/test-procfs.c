@@ -73,20 +73,28 @@ static void test_threads_have_names(void **state)
 }
 
 /* Backed bytes only, and a file with two descriptors once. */
+static uint64_t memfd_bytes(pid_t pid)
+{
+    static struct procfs_memfds all;
+
+    procfs_memfds(pid, NULL, &all);
+    return all.bytes;
+}
+
 static void test_memfds_count_once(void **state)
 {
-    uint64_t before = procfs_memfd_bytes(getpid());
+    uint64_t before = memfd_bytes(getpid());
     int fd = memfd_create("test", MFD_CLOEXEC), again;
 
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, 64 * MEGABYTE), 0);
-    assert_int_equal(procfs_memfd_bytes(getpid()), before);
+    assert_int_equal(memfd_bytes(getpid()), before);
     assert_int_equal(posix_fallocate(fd, 0, MEGABYTE), 0);
     again = dup(fd);
-    assert_int_equal(procfs_memfd_bytes(getpid()), before + MEGABYTE);
+    assert_int_equal(memfd_bytes(getpid()), before + MEGABYTE);
     (void)close(again);
     (void)close(fd);
-    assert_int_equal(procfs_memfd_bytes(getpid()), before);
+    assert_int_equal(memfd_bytes(getpid()), before);
 }
 
 static void test_nobody_is_nothing(void **state)
@@ -94,7 +102,7 @@ static void test_nobody_is_nothing(void **state)
     assert_int_equal(procfs_cpu_ns(NO_PROCESS), 0);
     assert_int_equal(procfs_wakeups(NO_PROCESS), 0);
     assert_int_equal(procfs_anonymous_bytes(NO_PROCESS), 0);
-    assert_int_equal(procfs_memfd_bytes(NO_PROCESS), 0);
+    assert_int_equal(memfd_bytes(NO_PROCESS), 0);
 }
 
 static void *touch(size_t bytes)
@@ -124,20 +132,25 @@ static void test_sampler_keeps_what_grew(void **state)
     assert_int_equal(sampler_stop(&sampler), grown); /* twice is harmless */
 }
 
-/* With a daemon its memfds count too. */
+/* With a daemon its memfds count too; those that were there before are others', however they grow. */
 static void test_sampler_of_a_daemon(void **state)
 {
-    struct sampler sampler = {.daemon = getpid()};
-    int fd = memfd_create("arena", MFD_CLOEXEC);
+    static struct sampler sampler;
+    int other = memfd_create("other", MFD_CLOEXEC), fd;
     uint64_t grown;
 
-    assert_true(fd >= 0);
+    sampler.daemon = getpid();
     sampler_mark_start(&sampler);
+    fd = memfd_create("arena", MFD_CLOEXEC);
+    assert_true(other >= 0 && fd >= 0);
+    assert_int_equal(posix_fallocate(other, 0, 64 * MEGABYTE), 0);
     assert_int_equal(posix_fallocate(fd, 0, 32 * MEGABYTE), 0);
     assert_int_equal(sampler_start(&sampler), 0);
     grown = sampler_stop(&sampler);
     (void)close(fd);
+    (void)close(other);
     assert_true(grown >= 32 * MEGABYTE && grown < 64 * MEGABYTE);
+    assert_true(sampler.others_peak_bytes >= 64 * MEGABYTE);
 }
 
 int main(void)

@@ -105,6 +105,8 @@ static void test_json_holds_medians_and_ratios(void **state)
     assert_string_equal(json_object_get_string(get(first, "backend")), "reclaim");
     assert_float_equal(json_object_get_double(get(first, "ns_per_object")), 4, 0);
     assert_float_equal(json_object_get_double(get(get(first, "spread"), "max")), 20, 0);
+    assert_float_equal(json_object_get_double(get(get(get(first, "spreads"), "batches"), "min")), 7, 0);
+    assert_float_equal(json_object_get_double(get(get(get(first, "spreads"), "ns_per_object"), "min")), 3, 0);
     assert_string_equal(json_object_get_string(get(get(first, "set"), "zero-on-free")), "yes");
     assert_float_equal(json_object_get_double(get(ratios, "reclaim/malloc")), 0.5, 0);
     assert_float_equal(json_object_get_double(get(ratios, "malloc/reclaim")), 2, 0);

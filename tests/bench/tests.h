@@ -4,4 +4,4 @@
 
 #include "run.h"
 
-extern const struct bench_test test_sync, test_drain, test_purge, test_idle, test_attach;
+extern const struct bench_test test_sync, test_drain, test_purge, test_idle, test_attach, test_poll;
