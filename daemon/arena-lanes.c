@@ -21,6 +21,7 @@
 #define CHAIN_A_LOOK 4096u /* objects of a chain: each is a cache miss or two */
 #define IDLE_LOOKS 64u     /* a lane with nothing for so many looks is looked at only when all are */
 #define MAGAZINE_BYTES_MAX (512u << 10)
+#define EXTENT_RUN_BYTES_MAX (256u << 10)
 #define MAGAZINE_ARENA_SHARE 16u /* all lanes' magazines of a class together: this part of the arena */
 #define REFUSED_LOG_USEC 10000000u
 #define REFUSED_LOG_BURST 3u
@@ -410,21 +411,32 @@ static uint64_t magazine_bytes(const struct arena *a)
     return MIN((uint64_t)MAGAZINE_BYTES_MAX, a->bytes / MAGAZINE_ARENA_SHARE / MAX(a->n_lanes, 1u));
 }
 
-static int ask_extent(struct arena *a, struct client_lane *cl, uint32_t pages)
+static int give_extent(struct arena *a, struct client_lane *cl, uint32_t pages)
 {
     uint64_t word;
-    int r;
+    int r = heap_extent_reserve(a->heap, pages, &word);
 
-    /* no honest lane asks for more than it takes */
-    if (lane_magazine_room(&cl->lane, ABI_CLASS_EXTENT) == 0)
-        return -EINVAL;
-    r = heap_extent_reserve(a->heap, pages, &word);
     if (r < 0)
         return r;
     /* before the hand-out, whose release publishes it */
     store_relaxed(&a->domain->extent_block, heap_extent_block(a->heap));
     lane_refill(&cl->lane, a->state, a->heap, ABI_CLASS_EXTENT, &word, 1);
     return 0;
+}
+
+/* One, and some more of the kind for who asks for it again and again: a question costs 20 us, an extent one. */
+static int ask_extent(struct arena *a, struct client_lane *cl, uint32_t pages)
+{
+    uint32_t n = lane_extent_run(&cl->lane, pages, MIN(magazine_bytes(a), EXTENT_RUN_BYTES_MAX));
+    int r;
+
+    /* no honest lane asks for more than it takes */
+    if (lane_magazine_room(&cl->lane, ABI_CLASS_EXTENT) < n)
+        return -EINVAL;
+    r = give_extent(a, cl, pages);
+    while (r == 0 && --n > 0 && give_extent(a, cl, pages) == 0)
+        ;
+    return r;
 }
 
 static int ask_class(struct arena *a, struct client_lane *cl, unsigned class_index, struct pass *pass)

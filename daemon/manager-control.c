@@ -83,20 +83,27 @@ static int op_status(void *userdata, struct control_status *ret)
 /* ---- Arenas ---- */
 
 /* What lies in magazines, and who reads: looked at under the arena's lock, so between two passes. */
+static void count_magazine(const struct lane *l, unsigned c, uint64_t object_bytes, struct control_figures *f)
+{
+    uint32_t head = l->state->magazine_head[c];
+
+    for (uint32_t i = head - lane_magazine_level(l, c); i != head; i++) {
+        uint64_t n = (uint64_t)__builtin_popcountll(l->state->shadow[c][i % ABI_MAGAZINE_WORDS] & UINT32_MAX);
+
+        f->cached_objects += n;
+        f->cached_bytes += n * object_bytes;
+    }
+}
+
 static void count_lane(const struct client_lane *cl, struct control_figures *f)
 {
     for (uint32_t classes = cl->lane.used; classes; classes &= classes - 1) {
         unsigned c = (unsigned)__builtin_ctz(classes);
-        uint32_t head = cl->lane.state->magazine_head[c], i = head - lane_magazine_level(&cl->lane, c);
 
-        for (; i != head; i++) {
-            uint64_t n = (uint64_t)__builtin_popcountll(cl->lane.state->shadow[c][i % ABI_MAGAZINE_WORDS] &
-                                                        UINT32_MAX);
-
-            f->cached_objects += n;
-            f->cached_bytes += n * abi_class_bytes(c);
-        }
+        count_magazine(&cl->lane, c, abi_class_bytes(c), f);
     }
+    /* all of the size that was asked for last, or the client has done what it should not */
+    count_magazine(&cl->lane, ABI_CLASS_EXTENT, (uint64_t)cl->lane.extent_pages * ABI_PAGE_BYTES, f);
     if (load_relaxed(&cl->lane.slot->word) != 0)
         f->lanes_reading++;
 }

@@ -61,8 +61,7 @@ static void *magazine_next(struct lane *l, unsigned class_index)
     word = load_relaxed(&l->shared->magazine[class_index][tail & MAGAZINE_MASK]); /* ordered by head */
     if (!abi_word_mask(word))
         return NULL; /* no word of a sound daemon's; the caller asks, and then gives up */
-    if (class_index !=
-        ABI_CLASS_EXTENT) /* extents are made to measure: what is given back is not handed out again */
+    if (class_index != ABI_CLASS_EXTENT) /* extents are whole words: none is put back into `cur` */
         l->classes[class_index].origin = word;
     l->front.last = class_index;
     store_relaxed(&take->cur, word & (word - 1)); /* A2: its first bit is handed out below */
@@ -70,7 +69,8 @@ static void *magazine_next(struct lane *l, unsigned class_index)
     /* A1; the word is read: it may be overwritten; pairs with lane_magazine_room() */
     store_release(&take->tail, tail + 1);
     RECLAIM_TEST_POINT("alloc-tail");
-    magazine_check_low(l, class_index, head, head - tail - 1);
+    if (class_index != ABI_CLASS_EXTENT) /* asked for, never filled up by itself */
+        magazine_check_low(l, class_index, head, head - tail - 1);
     return object_of(l, word);
 }
 
@@ -133,18 +133,23 @@ static void *alloc_next(struct lane *l, unsigned class_index)
 }
 
 /*
- * An extent for as many pages as asked. A daemon that is killed between filling and answering leaves its
- * successor to serve the same question again, so there may be another extent, of the last question's size:
- * not of this one's.
+ * An extent for as many pages as asked. The daemon answers with several to who asks for the same again and again
+ * (and one that is killed between filling and answering leaves its successor to answer once more), so there may be
+ * some of the last question's size. For another size they are freed first: the magazine never holds two sizes.
  */
 static void *alloc_extent(struct lane *l, size_t bytes)
 {
-    void *left;
+    uint32_t pages = (uint32_t)DIV_ROUND_UP(bytes, (size_t)ABI_PAGE_BYTES);
+    void *p;
 
-    while ((left = magazine_next(l, ABI_CLASS_EXTENT)))
-        (void)reclaim_defer_slow(&l->front,
-                                 left); /* where that fails we have lost no more than a killed thread */
-    return alloc_asking(l, ABI_CLASS_EXTENT, (uint32_t)DIV_ROUND_UP(bytes, (size_t)ABI_PAGE_BYTES));
+    while ((p = magazine_next(l, ABI_CLASS_EXTENT))) {
+        if (pages == l->extent_pages)
+            return p;
+        /* where that fails we have lost no more than a killed thread */
+        (void)reclaim_defer_slow(&l->front, p);
+    }
+    l->extent_pages = pages;
+    return alloc_asking(l, ABI_CLASS_EXTENT, pages);
 }
 
 /* What reclaim_alloc() does not do by itself: the next word, extents, saying no. */

@@ -86,6 +86,7 @@ struct lane {
     int eventfd;
     uint32_t ticket_sequence; /* of the last ticket; at first of the former owner's last */
     uint16_t ask_sequence;
+    uint32_t extent_pages; /* of the last question for extents, and so of all in their magazine */
     uint64_t cookie_asked; /* ours of shared->cookie_wanted */
 
     struct reclaim *r; /* NULL once another thread closed it; relaxed */

@@ -45,6 +45,8 @@ struct lane {
     uint16_t ask_seen;       /* sequence of the last `ask` answered */
     bool quarantined;        /* its indices made no sense: nothing of it is read any more */
     struct lane_level levels[ABI_CLASSES];
+    uint32_t extent_pages; /* as many as it asked for last .. */
+    uint32_t extent_run;   /* .. and how many extents it was given then */
 };
 
 struct lane_look {
@@ -102,6 +104,13 @@ void lane_use_class(struct lane *l, unsigned class_index);
 
 /* A class that it uses and that can be filled is down to a quarter: it may ring for more at any moment. */
 bool lane_is_low(const struct lane *l);
+
+/*
+ * How many extents to give a lane that asks for one of so many pages: one at first, then twice as many each time that
+ * it asks for the same again, up to max_bytes. At least one; the lane keeps what it does not need yet, and frees it
+ * when it asks for another size.
+ */
+uint32_t lane_extent_run(struct lane *l, uint32_t pages, uint64_t max_bytes);
 
 /* Ask: what the client waits for, if it is new: true, with class, pages and flags checked. A bad one is false
  * and ignored. */

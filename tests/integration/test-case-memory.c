@@ -102,6 +102,31 @@ static void case_01_slow_reader(void **state)
     daemon_stop(d);
 }
 
+/* Who asks for one size again and again gets some more at once. The books know of them, and they go with the lane. */
+static void extents_kept_in_a_lane(void **state)
+{
+    struct daemon *d = *state;
+    struct reclaim_lane *l;
+    struct reclaim *r;
+
+    daemon_start(d, "--arena", "a:64M", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    for (int i = 0; i < 4; i++) /* the answers are 1, 2 and 4 */
+        must_alloc(l, 16384);
+    assert_int_equal(arena_figure(d, "a", "cachedObjects"), 3);
+    assert_int_equal(arena_figure(d, "a", "cachedBytes"), 3 * 16384);
+    daemon_audit(d);
+    reclaim_lane_put(l);
+    assert_true(wait_until(arena_figure(d, "a", "cachedObjects") == 0));
+    l = must_lane(r);
+    assert_int_equal(reclaim_barrier(l, &limit), 0);
+    assert_int_equal(arena_figure(d, "a", "frees"), 3);
+    assert_int_equal(arena_figure(d, "a", "inUseObjects"), 4); /* those are the caller's still */
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
 /* ---- 03 and 04 ------------------------------------------------------------------------------------------------------------ */
 
 static void burst(struct reclaim_lane *l, size_t bytes, unsigned n)
@@ -438,6 +463,7 @@ int main(void)
         daemon_test(case_01_faster_than_callbacks),
         daemon_test(case_01_faster_than_single_callbacks),
         daemon_test(case_01_slow_reader),
+        daemon_test(extents_kept_in_a_lane),
         daemon_test(case_03_floor_after_burst_of_extents),
         daemon_test(case_03_floor_after_burst_of_small_objects),
         daemon_test(case_03_floor_after_burst_of_pages),

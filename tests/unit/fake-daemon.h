@@ -79,6 +79,7 @@ struct fake {
     bool serving;
     int answer_error; /* instead of memory */
     uint32_t answer_words;
+    uint32_t answer_extents; /* to each question; 0 is one */
     bool collects;
     bool completes; /* grace periods that are asked for by cookie */
     int ticket_error;
@@ -348,13 +349,13 @@ static inline void futex_wake_all(uint32_t *word)
     (void)syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Whole blocks of objects of a class, from memory that was never used; extents: one word. */
+/* Whole blocks of objects of a class, from memory that was never used; extents: as many as it answers with. */
 static inline void fake_refill(struct fake *f, struct abi_lane *lane, unsigned class_index, uint32_t pages,
                                uint32_t words)
 {
     uint32_t head = lane->magazine_head[class_index], bytes = abi_class_bytes(class_index);
 
-    if (pages) {
+    for (uint32_t i = 0; pages && i < MAX(f->answer_extents, 1u); i++) {
         f->next_block = ALIGN_UP(f->next_block, ABI_BLOCKS_PER_PAGE);
         lane->magazine[class_index][head++ % ABI_MAGAZINE_WORDS] = abi_word(f->next_block, 1);
         f->next_block += pages * ABI_BLOCKS_PER_PAGE;

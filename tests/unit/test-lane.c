@@ -364,6 +364,27 @@ static void test_fill_says_why_not(void **state)
 
 /* ---- Ask, owner, bell ---- */
 
+/* One at first, more of the same for who goes on asking, within a number of bytes. */
+static void test_extent_run(void **state)
+{
+    static const struct {
+        uint32_t pages;
+        uint64_t max_bytes;
+        uint32_t n;
+    } asks[] = {
+        {4, MIB, 1},       {4, MIB, 2}, {4, MIB, 4}, {5, MIB, 1},          {4, MIB, 1},          {4, MIB, 2},
+        {4, 3 * 16384, 3}, {4, 0, 1},   {4, MIB, 2}, {UINT32_MAX, MIB, 1}, {UINT32_MAX, MIB, 1},
+    };
+    struct lane l = {0};
+
+    for (unsigned i = 0; i < ARRAY_SIZE(asks); i++)
+        if (lane_extent_run(&l, asks[i].pages, asks[i].max_bytes) != asks[i].n)
+            fail_msg("question %u", i);
+    for (unsigned i = 0; i < 40; i++)
+        assert_true(lane_extent_run(&l, 1, UINT64_MAX) <=
+                    ABI_MAGAZINE_WORDS / 2); /* they fit in an empty magazine */
+}
+
 static void test_ask(void **state)
 {
     const struct {
@@ -523,8 +544,19 @@ static void test_bury_after_full_refill(void **state)
 /* A word that the client writes frees nothing of another lane, and makes no burial fail. */
 static void test_bury_hostile(void **state)
 {
-    static const uint32_t tails[] = {0, 1, 3, 4, 5, 1023, 1024, 1025, 0x7fffffff, 0x80000000, UINT32_MAX,
-                                     UINT32_MAX - 1020, UINT32_MAX - 1019};
+    static const uint32_t tails[] = {0,
+                                     1,
+                                     3,
+                                     4,
+                                     5,
+                                     1023,
+                                     1024,
+                                     1025,
+                                     0x7fffffff,
+                                     0x80000000,
+                                     UINT32_MAX,
+                                     UINT32_MAX - 1020,
+                                     UINT32_MAX - 1019};
 
     for (unsigned t = 0; t < ARRAY_SIZE(tails); t++)
         for (unsigned c = 0; c < 4; c++) {
@@ -937,6 +969,7 @@ int main(void)
         cmocka_unit_test(test_refill_reaches_client),
         cmocka_unit_test(test_levels_follow_use),
         cmocka_unit_test(test_fill_says_why_not),
+        cmocka_unit_test(test_extent_run),
         cmocka_unit_test(test_ask),
         cmocka_unit_test(test_owner_words),
         cmocka_unit_test(test_bells),

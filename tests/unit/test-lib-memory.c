@@ -114,6 +114,25 @@ static void test_extent_left_over(void **state)
     assert_int_equal(x->shared->take[ABI_CLASS_EXTENT].tail, 2);
 }
 
+/* An answer of several serves as many calls of that size without another question; for another size they go back. */
+static void test_extents_answered_at_once(void **state)
+{
+    struct fixture *x = *state;
+    char *first, *last = NULL;
+
+    fake_serve(x->f);
+    x->f->answer_extents = 4;
+    first = reclaim_alloc(x->l, 2 * 4096);
+    for (int i = 1; i < 3; i++)
+        last = reclaim_alloc(x->l, 2 * 4096 - i);
+    assert_ptr_equal(last, first + 4 * 4096);
+    assert_int_equal(fake_get(x->f, n_asks), 1);
+    assert_non_null(reclaim_alloc(x->l, 4096));
+    assert_int_equal(fake_get(x->f, n_asks), 2);
+    assert_int_equal(ring(x, 0), abi_word((uint32_t)((first - (char *)at(0, 0)) / 512) + 3 * 2 * 8, 1));
+    assert_int_equal(x->shared->head, 1);
+}
+
 static void alloc_fails(struct fixture *x, size_t bytes, int expected)
 {
     errno = 0;
@@ -622,6 +641,7 @@ int main(void)
         TEST(alloc_all_sizes),
         TEST(alloc_asks),
         TEST(extent_left_over),
+        TEST(extents_answered_at_once),
         TEST(alloc_errors),
         TEST_WITH(read_only, setup_read_only),
         TEST(alloc_rings_when_low),
