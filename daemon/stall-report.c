@@ -128,7 +128,7 @@ static void tell_client(const struct stall_report *r, bool ended, uint64_t now)
     store_relaxed(&s->tid, r->tid);
     store_relaxed(&s->ended, (uint32_t)ended);
     store_release(&s->sequence, number * 2); /* after all of it; pairs with the acquire in stall_read() */
-    /* after the report; pairs with the acquire in stall_main() */
+    /* after the report; pairs with the acquire in watch_main() */
     store_release(&r->client->channel->stalls, (uint32_t)number);
     (void)syscall(SYS_futex, &r->client->channel->stalls, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

@@ -279,7 +279,7 @@ struct abi_channel {
     uint64_t lane_stride;
     uint32_t n_lanes;
     uint32_t reserved;
-    /* futex: another number after each report of any lane's `stall`; daemon; release; pairs with stall_main() */
+    /* futex: another number after each report of any lane's `stall`; daemon; release; pairs with watch_main() */
     uint32_t stalls __attribute__((aligned(ABI_CACHE_LINE)));
     uint32_t reserved1[15];
 };

@@ -171,6 +171,7 @@ static struct reclaim *handle_new(void)
     if (!r)
         return NULL;
     (void)pthread_mutex_init(&r->talk, NULL);
+    (void)pthread_mutex_init(&r->stall_lock, NULL);
     r->socket = r->eventfd = -1;
     process_handle_add(r);
     return r;
@@ -240,7 +241,10 @@ void reclaim_close(struct reclaim *r)
 
     if (handle_check(r) < 0)
         return; /* the child of a fork has nothing of it but the wiped page, which others may still look at */
+    if (stall_calls_back(r))
+        return; /* it would wait for itself, and then pull the ground away below the thread */
     state = thread_cancel_disable();
+    stall_watch_end(r);      /* before what it looks at goes, and its lane if it has one */
     handle_lanes_release(r); /* before the connection goes: the daemon hears of each lane in order */
     r->magic = 0;
     (void)handle_free(r);

@@ -8,7 +8,8 @@
  * Three statics survive: where struct process is, the thread-exit key, and the list head of each thread,
  * whose lanes then read as zero. The segments themselves are not in the child at all (MADV_DONTFORK).
  *
- * Locks, in this order: a handle's `talk` (one question to the daemon at a time), the process lock (both
+ * Locks, in this order: a handle's `stall_lock` (a callback that ends; the callback itself does not take it),
+ * its `talk` (one question to the daemon at a time), the process lock (both
  * lists of lanes, the list of handles and the descriptors in them). A fork() waits for the process lock, so
  * nobody waits for the daemon while holding it.
  */
@@ -42,7 +43,7 @@ struct complaint {
 
 struct lane;
 
-/* One open arena. Constant from reclaim_open() to reclaim_close(), but for the last three. */
+/* One open arena. Constant from reclaim_open() to reclaim_close(), but for the last five. */
 struct reclaim {
     uint64_t magic; /* HANDLE_MAGIC; 0: the child of a fork */
     const struct abi_domain *domain;
@@ -59,6 +60,8 @@ struct reclaim {
     bool talk_lost;       /* an answer did not come in time; under talk */
     struct lane *lanes;   /* under the process lock */
     struct reclaim *next; /* under the process lock */
+    pthread_mutex_t stall_lock;
+    struct stall_watch *stalls; /* who hears of our readers' stalls; NULL: nobody; under stall_lock */
 };
 
 /* What a lane remembers of one size class, beside the shared `take`. */
@@ -187,6 +190,10 @@ struct abi_slot *segment_slot(const struct reclaim *r, uint32_t number);
 /* lane.c */
 void lane_release(struct lane *l); /* by its thread: gives it back, unlinks and frees it */
 void handle_lanes_release(struct reclaim *r);
+
+/* stall.c */
+void stall_watch_end(struct reclaim *r);
+bool stall_calls_back(const struct reclaim *r); /* this is its callback's thread */
 
 /* defer.c: into the ring, where waiting is allowed; below what only rings */
 int defer_append(struct lane *l, uint64_t word);

@@ -50,7 +50,7 @@ static int teardown(void **state)
 }
 
 /* The address of a granule of a block. */
-static void *at(uint32_t block, unsigned granule)
+static inline void *at(uint32_t block, unsigned granule)
 {
     return (char *)FAKE_BASE + (uint64_t)block * ABI_BLOCK_BYTES + granule * ABI_GRANULE_BYTES;
 }

@@ -56,7 +56,7 @@ struct reclaim_lane {
     uint64_t *take;       /* for each size class a pair of words; the first is a record of free objects */
     /* the largest object that take is for; 0: the library has to look at each alloc */
     size_t small_bytes;
-    uint32_t last;        /* size class of the latest allocation */
+    uint32_t last; /* size class of the latest allocation */
     uint32_t reserved;
 };
 
@@ -245,6 +245,34 @@ struct reclaim_stats {
 
 /* Asks the daemon. May block. */
 RECLAIM_PUBLIC int reclaim_stats(struct reclaim *r, struct reclaim_stats *ret);
+
+/* A reader of this process that holds up a grace period, for the callback below; valid during the call. */
+struct reclaim_stall {
+    size_t size; /* sizeof(struct reclaim_stall) in the library: later versions append */
+    struct reclaim *r;
+    const struct reclaim_lane *lane; /* whose; to compare with only; NULL: it is given back */
+    pid_t tid;                       /* the thread that has, or had, the lane; 0: not known */
+    int ended;                       /* 1: it holds up nothing any more */
+    uint64_t grace_period;           /* its number */
+    uint64_t usec;                   /* how long it has waited, or had waited when it ended */
+    /* what waits in the arena: objects deferred and not free yet, callers of synchronize and the like */
+    uint64_t objects, bytes, waiters;
+};
+
+typedef void reclaim_stall_callback(const struct reclaim_stall *stall, void *userdata);
+
+/*
+ * Has callback called when a reader of this process, not of others, has held up a grace period of r for the
+ * daemon's stall-timeout; again at three times that and so on, ever more seldom; and when it ended. A stall
+ * under way is told at once. It runs in a thread of the library, which exists only as long as a callback is
+ * registered and in which all signals are blocked; one call at a time. It may call this library, with a lane
+ * of its own, but not reclaim_close(r), which does nothing there, or this function: -EDEADLK. callback NULL:
+ * no more. Returns, as reclaim_close() does, only when the callback before has, so do not wait for the caller
+ * in it. Gone in the child of a fork. -ESTALE; -ENOMEM, -EAGAIN no thread (nothing is registered then). May
+ * block. Not in a signal handler.
+ */
+RECLAIM_PUBLIC int reclaim_set_stall_callback(struct reclaim *r, reclaim_stall_callback *callback,
+                                              void *userdata);
 
 /* Where the arena is mapped, and its size. The same in every process unless RECLAIM_RELOCATED moved it. */
 RECLAIM_PUBLIC void *reclaim_base(const struct reclaim *r);
