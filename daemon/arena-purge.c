@@ -71,7 +71,7 @@ static void work_fill(struct arena *a, struct purge_work *work)
 void arena_purge_begin(struct arena *a, struct purge_work *work)
 {
     (void)pthread_mutex_lock(&a->lock);
-    /* one after the other: a work that was queued meanwhile waits until the one that runs has had its last turn */
+    /* a work that was queued meanwhile waits until the one that runs has had its last turn */
     if (work->kind == PURGE_LAZY && (work->begun || a->purge.n_running == 0))
         work_fill(a, work);
     (void)pthread_mutex_unlock(&a->lock);

@@ -60,7 +60,7 @@ static void *magazine_next(struct lane *l, unsigned class_index)
     SANITIZER_ACQUIRE(l);
     word = load_relaxed(&l->shared->magazine[class_index][tail & MAGAZINE_MASK]); /* ordered by head */
     if (!abi_word_mask(word))
-        return NULL; /* no word of a sound daemon's; the caller asks, and then gives up */
+        return NULL;                     /* no word of a sound daemon's; the caller asks, and then gives up */
     if (class_index != ABI_CLASS_EXTENT) /* extents are whole words: none is put back into `cur` */
         l->classes[class_index].origin = word;
     l->front.last = class_index;
@@ -132,6 +132,40 @@ static void *alloc_next(struct lane *l, unsigned class_index)
     return p ? p : alloc_asking(l, class_index, 0);
 }
 
+/* The next extent of the magazine, or one that could not be given back; NULL: there is none. */
+static void *extent_next(struct lane *l)
+{
+    struct abi_take *take = &l->shared->take[ABI_CLASS_EXTENT];
+    uint64_t cur = load_relaxed(&take->cur); /* this thread wrote it */
+
+    if (!abi_word_mask(cur))
+        return magazine_next(l, ABI_CLASS_EXTENT);
+    store_relaxed(&take->cur, 0);
+    compiler_fence(); /* A2; pairs with lane_bury() */
+    return object_of(l, cur);
+}
+
+/*
+ * The extents left in the magazine go back, as any object does. Where that fails, the one in hand is put into
+ * `cur`, as reclaim_free() would: it is not handed out.
+ */
+static int extents_give_back(struct lane *l)
+{
+    void *left;
+
+    while ((left = extent_next(l))) {
+        int r = reclaim_defer_slow(&l->front, left);
+
+        if (r < 0) {
+            uint32_t block = (uint32_t)granule_block(granule_of(l, left));
+
+            store_relaxed(&l->shared->take[ABI_CLASS_EXTENT].cur, abi_word(block, 1));
+            return r;
+        }
+    }
+    return 0;
+}
+
 /*
  * An extent for as many pages as asked. The daemon answers with several to who asks for the same again and again
  * (and one that is killed between filling and answering leaves its successor to answer once more), so there may be
@@ -141,15 +175,16 @@ static void *alloc_extent(struct lane *l, size_t bytes)
 {
     uint32_t pages = (uint32_t)DIV_ROUND_UP(bytes, (size_t)ABI_PAGE_BYTES);
     void *p;
+    int r;
 
-    while ((p = magazine_next(l, ABI_CLASS_EXTENT))) {
-        if (pages == l->extent_pages)
-            return p;
-        /* where that fails we have lost no more than a killed thread */
-        (void)reclaim_defer_slow(&l->front, p);
+    if (pages != l->extent_pages) {
+        r = extents_give_back(l);
+        if (r < 0) /* they are still ours, so there is no room for others */
+            return alloc_failed(r == -EAGAIN || r == -EDEADLK ? -ENOMEM : r);
+        l->extent_pages = pages;
     }
-    l->extent_pages = pages;
-    return alloc_asking(l, ABI_CLASS_EXTENT, pages);
+    p = extent_next(l);
+    return p ? p : alloc_asking(l, ABI_CLASS_EXTENT, pages);
 }
 
 /* What reclaim_alloc() does not do by itself: the next word, extents, saying no. */

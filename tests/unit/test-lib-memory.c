@@ -349,6 +349,34 @@ static void fill_ring(struct fixture *x)
     assert_int_equal(x->shared->head - x->shared->tail, ABI_RING_RECORDS);
 }
 
+/* What cannot be given back is not lost: it is given back the next time, or handed out. */
+static void test_extents_that_cannot_go_back(void **state)
+{
+    struct fixture *x = *state;
+    struct abi_take *take = &x->shared->take[ABI_CLASS_EXTENT];
+    char *p;
+
+    fill_ring(x);
+    fake_set(x->f, answer_extents, 4);
+    fake_serve(x->f); /* collects nothing */
+    p = reclaim_alloc(x->l, 5 * 4096);
+    assert_non_null(p);
+    store_release(&x->shared->over_limit, 1u);
+    assert_int_equal(reclaim_read_lock(x->l), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        errno = 0;
+        assert_null(reclaim_alloc(x->l, 6 * 4096));
+        assert_int_equal(errno, ENOMEM);
+        assert_int_equal(take->cur, abi_word((uint32_t)((p + 5 * 4096 - (char *)FAKE_BASE) / 512), 1));
+        assert_int_equal(take->tail, 2);
+    }
+    reclaim_read_unlock(x->l);
+    for (unsigned i = 1; i < 4; i++)
+        assert_ptr_equal(reclaim_alloc(x->l, 5 * 4096), p + i * 5 * 4096);
+    assert_int_equal(abi_word_mask(take->cur), 0);
+    assert_int_equal(fake_get(x->f, n_asks), 1);
+}
+
 static void test_defer_waits_for_room(void **state)
 {
     struct fixture *x = *state;
@@ -642,6 +670,7 @@ int main(void)
         TEST(alloc_asks),
         TEST(extent_left_over),
         TEST(extents_answered_at_once),
+        TEST(extents_that_cannot_go_back),
         TEST(alloc_errors),
         TEST_WITH(read_only, setup_read_only),
         TEST(alloc_rings_when_low),
