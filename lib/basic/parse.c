@@ -230,7 +230,7 @@ int parse_percent(const char *text, unsigned *ret_percent)
 
     if (r < 0)
         return r;
-    if (strcmp(text, "%") != 0)
+    if (strcmp(text, "%") != 0 && (percent > 0 || *text)) /* nothing is nothing, whatever it is a part of */
         return -EINVAL;
     if (percent > 100)
         return -ERANGE;

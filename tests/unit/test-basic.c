@@ -139,6 +139,9 @@ static void percentages_are_read(void **state)
         unsigned percent;
     } cases[] = {
         {"0%", 0, 0},
+        {"0", 0, 0},
+        {"00", 0, 0},
+        {"0x", -EINVAL, 0},
         {"25%", 0, 25},
         {"100%", 0, 100},
         {"101%", -ERANGE, 0},
