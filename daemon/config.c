@@ -4,11 +4,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ini.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "abi.h"
 #include "basic/cleanup.h"
@@ -222,13 +225,32 @@ static int key_handle(void *user, const char *no_section, const char *name, cons
     return 1;
 }
 
+/* A file, or /dev/null as it stands for none; a pipe would have us wait for whoever may write into it. */
+static FILE *file_open(const char *file)
+{
+    _cleanup_close_ int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    FILE *stream;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return NULL;
+    if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode)) {
+        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+        return NULL;
+    }
+    stream = fdopen(fd, "r");
+    if (stream)
+        (void)steal_fd(&fd);
+    return stream;
+}
+
 /*
  * A file that cannot be opened is a mistake like any other, told with the rest. Only want of memory ends the
  * reading.
  */
 static int file_parse(struct config *config, const char *file, bool must_exist, struct config_errors *errors)
 {
-    _cleanup_fclose_ FILE *stream = fopen(file, "re");
+    _cleanup_fclose_ FILE *stream = file_open(file);
     struct config_parse parse = {.config = config,
                                  .reader = {.file = file, .stream = stream, .errors = errors}};
     int r;
@@ -236,7 +258,10 @@ static int file_parse(struct config *config, const char *file, bool must_exist, 
     if (!stream) {
         if (errno == ENOENT && !must_exist)
             return 0;
-        config_errors_add(errors, file, 0, "cannot open it: %m");
+        if (errno == EINVAL)
+            config_errors_add(errors, file, 0, "cannot read it: it is no file");
+        else
+            config_errors_add(errors, file, 0, "cannot open it: %m");
         return 0;
     }
     r = ini_parse_stream(config_reader_read, &parse.reader, key_handle, &parse);
