@@ -225,7 +225,7 @@ static int key_handle(void *user, const char *no_section, const char *name, cons
     return 1;
 }
 
-/* A file, or /dev/null as it stands for none; a pipe would have us wait for whoever may write into it. */
+/* No pipe: it would have us wait for whoever may write into it. */
 static FILE *file_open(const char *file)
 {
     _cleanup_close_ int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -234,8 +234,8 @@ static FILE *file_open(const char *file)
 
     if (fd < 0 || fstat(fd, &st) < 0)
         return NULL;
-    if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode)) {
-        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    if (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)) {
+        errno = EINVAL;
         return NULL;
     }
     stream = fdopen(fd, "r");
@@ -259,7 +259,7 @@ static int file_parse(struct config *config, const char *file, bool must_exist, 
         if (errno == ENOENT && !must_exist)
             return 0;
         if (errno == EINVAL)
-            config_errors_add(errors, file, 0, "cannot read it: it is no file");
+            config_errors_add(errors, file, 0, "cannot read it: it is a pipe");
         else
             config_errors_add(errors, file, 0, "cannot open it: %m");
         return 0;

@@ -194,17 +194,13 @@ static void a_missing_file_is_an_error_only_when_named(void **state)
 }
 
 /* Nobody writes into the pipe: it must not be waited for. */
-static void what_is_no_file_is_refused(void **state)
+static void a_pipe_is_refused(void **state)
 {
-    _cleanup_free_ char *pipe_text = NULL, *directory_text = NULL;
+    _cleanup_free_ char *text = NULL;
 
     assert_int_equal(mkfifo(main_file, 0600), 0);
-    pipe_text = load_errors();
-    assert_string_equal(pipe_text, "r.conf: cannot read it: it is no file\n");
-    assert_int_equal(unlink(main_file), 0);
-    assert_int_equal(mkdir(main_file, 0700), 0);
-    directory_text = load_errors();
-    assert_string_equal(directory_text, "r.conf: cannot open it: Is a directory\n");
+    text = load_errors();
+    assert_string_equal(text, "r.conf: cannot read it: it is a pipe\n");
 }
 
 static void each_mistake_is_told_once(void **state)
@@ -691,7 +687,7 @@ int main(int argc, char *argv[])
         FILE_TEST(a_file_is_read),
         FILE_TEST(drop_ins_are_read_in_order_of_bytes),
         FILE_TEST(a_missing_file_is_an_error_only_when_named),
-        FILE_TEST(what_is_no_file_is_refused),
+        FILE_TEST(a_pipe_is_refused),
         FILE_TEST(each_mistake_is_told_once),
         FILE_TEST(mistakes_in_all_files_are_told_together),
         FILE_TEST(after_twenty_mistakes_the_rest_is_counted),
