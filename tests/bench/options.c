@@ -75,7 +75,7 @@ static const struct option option_table[] = {
     {"calls", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_calls), 1, 100000000, EACH(0),
      "synchronize calls of each waiter (default 2000; 1 from 64 waiters on)"},
     {"waiters", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_waiters), 1, 1024, EACH(1),
-     "threads that call at once, each time"},
+     "threads that call, all at once if they do so once"},
     {"callbacks", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_callbacks), 1, 100000, EACH(0),
      "reclaim: another client keeps N callback FIFO entries queued ahead"},
     {"updates", "N", OPTION_NUMBER, FOR(SYNC), FIELD(n_updates), 1, 1000000, EACH(0),

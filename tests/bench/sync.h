@@ -17,7 +17,7 @@ struct sync_job {
     unsigned flags;
     uint64_t *latencies;        /* n_calls of each thread, shared */
     uint64_t *ahead;            /* with n_callbacks: entries in the FIFO, for each of these calls */
-    pthread_barrier_t *barrier; /* all waiters meet before each call; NULL: there is one only */
+    pthread_barrier_t *barrier; /* all waiters meet before each call; NULL: they need not */
     uint64_t stall_block; /* with a neighbour that stalls: it does in each other block of so many calls */
     void *shared;         /* the backend's own */
 };
