@@ -181,6 +181,12 @@ static inline unsigned lane_fixture_refill(struct lane_fixture *l, unsigned lane
     return n;
 }
 
+static inline void fixture_bury(struct lane_fixture *l, unsigned lane)
+{
+    assert_int_equal(lane_bury(&l->lanes[lane], l->f.heap, &l->pending), 0);
+    assert_int_equal(l->lanes[lane].state->returned, 1);
+}
+
 static inline bool word_is_pending(const struct lane_fixture *l, uint64_t word)
 {
     uint32_t mask = abi_word_mask(word);

@@ -10,6 +10,7 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -135,4 +136,14 @@ static inline struct json_object *peer_receive_json(struct peer *p)
     o = json_tokener_parse(got);
     assert_non_null(o);
     return o;
+}
+
+static inline char *long_text(size_t n)
+{
+    char *text = malloc(n + 1);
+
+    assert_non_null(text);
+    memset(text, 'x', n);
+    text[n] = '\0';
+    return text;
 }
