@@ -62,7 +62,6 @@ static void work_fill(struct arena *a, struct purge_work *work)
         struct heap_purge_bounds bounds = {a->purge.min_bytes, purge_quota(&a->purge, &in)};
 
         work->n_holes = heap_purge_begin(a->heap, work->holes, PURGE_HOLES, &bounds, &a->purge.cursor);
-        a->purge.taken |= work->n_holes > 0;
     } while (work->n_holes == 0 && purge_next_round(&a->purge, &in));
     heap_figures(a->heap, &after);
     work->bytes = in.lazy_bytes - MIN(in.lazy_bytes, after.lazy_bytes);
@@ -91,10 +90,7 @@ static bool work_end_holes(struct arena *a, struct purge_work *work)
     if (work->kind == PURGE_LAZY && work->n_holes > 0)
         return false;
     a->figures.n_purges_run++;
-    if (work->kind == PURGE_LAZY)
-        purge_ended(&a->purge);
-    else
-        purge_ended_found(&a->purge);
+    purge_ended(&a->purge);
     a->sweep_due = work->kind == PURGE_LAZY;
     return true;
 }

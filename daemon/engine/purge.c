@@ -33,7 +33,7 @@ static uint64_t due_usec(const struct purge_timer *t, const struct purge_input *
 
 struct purge_decision purge_decide(struct purge_timer *t, const struct purge_input *in)
 {
-    uint64_t counted = in->lazy_bytes + (in->while_purging ? in->purging_bytes : 0), due; /* G4 */
+    uint64_t counted = in->lazy_bytes + in->purging_bytes, due; /* G1 */
     bool now;
 
     if (in->lazy_bytes == 0) {
@@ -44,10 +44,12 @@ struct purge_decision purge_decide(struct purge_timer *t, const struct purge_inp
     }
     if (counted == 0 || t->n_queued > 0) /* G3 */
         return (struct purge_decision){false, PURGE_NEVER};
-    if (t->n_running > 0 && !in->while_purging) /* G1: whoever ends that purge has this decided anew */
-        return (struct purge_decision){false, PURGE_NEVER};
     due = in->lazy_bytes > 0 ? due_usec(t, in) : PURGE_NEVER;
     now = t->asked || counted >= in->threshold_bytes || due <= in->now_usec;
+    if (t->n_running > 0 && !in->while_purging) { /* G1, G4 */
+        t->noted |= now;
+        return (struct purge_decision){false, PURGE_NEVER};
+    }
     return (struct purge_decision){now, now ? PURGE_NEVER : due};
 }
 
@@ -60,8 +62,9 @@ void purge_queued(struct purge_timer *t)
 static void rounds_begin(struct purge_timer *t, const struct purge_input *in)
 {
     t->all = t->asked || (t->lazy_usec > 0 && due_usec(t, in) <= in->now_usec);
-    t->asked = false;
-    t->taken = false;
+    t->asked = t->noted = false;
+    if (t->all)
+        t->lazy_usec = 0; /* what is not taken from now on is young */
     t->min_bytes = t->all ? 0 : ROUND_FIRST_BYTES;
     t->cursor = 0;
 }
@@ -94,21 +97,13 @@ bool purge_next_round(struct purge_timer *t, const struct purge_input *in)
         t->min_bytes = t->min_bytes > ROUND_LAST_BYTES ? t->min_bytes / ROUND_FACTOR : 0;
         return true;
     }
-    /* G1: requests that came meanwhile. Where there was nothing to take there is no sense in another turn. */
-    if (!t->asked && !(t->taken && in->lazy_bytes >= in->threshold_bytes))
+    if (!t->asked && !t->noted) /* G1 */
         return false;
     rounds_begin(t, in);
     return true;
 }
 
 void purge_ended(struct purge_timer *t)
-{
-    t->n_running--;
-    if (t->all)
-        t->lazy_usec = 0; /* what is lazy from now on is young */
-}
-
-void purge_ended_found(struct purge_timer *t)
 {
     t->n_running--;
 }

@@ -9,15 +9,15 @@
  *   it ends            nothing is left that it should take
  *
  * Guarantees
- *  G1 One purge at a time: a request while one is queued or runs is noted, not queued, by what it would be
- *     decided from: lazy bytes, `asked`. The one that runs serves it before it ends, or the next decision
- *     does.
+ *  G1 One purge at a time: a request while one is queued is that one's, a request while one runs is noted,
+ *     not queued. What runs serves it, by another turn over the rounds, before it ends. What is being punched
+ *     counts, so that a request is the same whether or not a work is queued for it (G4).
  *  G2 Free pages are given back purge-delay after the first of them became free, also when nothing happens
  *     any more.
  *  G3 Nothing lazy: no deadline.
- *  G4 purge-while-purging is what the source had before: whoever finds the count above the threshold queues
- *     a work, also while one runs, whose bytes count until they are punched. As a work is queued at most
- *     once at a time, each that runs is followed by one that finds nothing, or next to nothing.
+ *  G4 purge-while-purging is what the source had before: where one would be noted, a work is queued, though
+ *     at most one at a time. Its turn comes when the one that runs has ended, so it often finds nothing, or
+ *     next to nothing.
  */
 #ifndef RECLAIMD_ENGINE_PURGE_H
 #define RECLAIMD_ENGINE_PURGE_H
@@ -35,7 +35,7 @@ struct purge_timer {
 
     /* of the purge that runs */
     bool all;           /* down to nothing, whatever the holes' size; else down to half the threshold */
-    bool taken;         /* something, in this turn over the rounds */
+    bool noted;         /* a request came since this turn over the rounds began */
     uint64_t min_bytes; /* no smaller holes in this round */
     uint64_t cursor;    /* where this round goes on */
 };
@@ -69,7 +69,6 @@ uint64_t purge_quota(const struct purge_timer *t, const struct purge_input *in);
 bool purge_next_round(struct purge_timer *t, const struct purge_input *in);
 
 void purge_ended(struct purge_timer *t);
-void purge_ended_found(struct purge_timer *t);
 
 /* purge-threshold = auto: fls(CPUs) x 32 MiB, as the source has it. */
 uint64_t purge_threshold_auto(unsigned n_cpus);
