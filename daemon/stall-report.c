@@ -67,8 +67,8 @@ static void log_stall(const struct arena *a, const struct stall_report *r)
     fields_add_report(&fields, MESSAGE_STALL, a, r);
     log_message_with(LOG_WARNING, &fields,
                      "arena %s: client %" PRIu64 " (pid %d, tid %" PRIu32
-                     ", uid %u, %s) holds up grace period %" PRIu64 " for %" PRIu64 " ms; %" PRIu64
-                     " objects (%" PRIu64 " bytes) and %" PRIu64 " callers wait",
+                     ", uid %u, %s) holds up grace period %" PRIu64 " for %" PRIu64 " ms; behind it %" PRIu64
+                     " objects (%" PRIu64 " bytes) wait, and callers: %" PRIu64,
                      a->name, c->id, (int)c->pid, r->tid, (unsigned)c->uid, text_quote(c->comm).text,
                      r->number, r->usec / 1000, r->objects, r->bytes, r->waiters);
 }

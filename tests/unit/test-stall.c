@@ -4,11 +4,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
 #include "basic/macro.h"
 #include "engine/stall.h"
+#include "stall-report.h"
 
 #define S 1000000ull
 #define H (3600 * S)
@@ -111,13 +113,38 @@ static void test_gaps(void **state)
     }
 }
 
+/* ---- What a client says of itself ---- */
+
+static void test_tid_is_bounded(void **state)
+{
+    static const struct {
+        uint32_t word, tid;
+    } cases[] = {
+        {0, 0},
+        {1, 1},
+        {4242, 4242},
+        {4242 | 0x80000000u, 4242}, /* somebody waits for the mutex */
+        {4242 | ABI_OWNER_DIED, 4242},
+        {1u << 22, 1u << 22},
+        {(1u << 22) + 1, 0}, /* no kernel gives such a number */
+        {UINT32_MAX, 0},
+    };
+    struct abi_lane *shared = calloc(1, sizeof(*shared));
+    struct client_lane cl = {.lane.shared = shared};
+
+    assert_non_null(shared);
+    for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+        shared->owner[0] = cases[i].word;
+        assert_int_equal(stall_tid(&cl), cases[i].tid);
+    }
+    free(shared);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_times),
-        cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_kill),
-        cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_times), cmocka_unit_test(test_changes),        cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_gaps),  cmocka_unit_test(test_tid_is_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
