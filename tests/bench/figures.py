@@ -92,7 +92,7 @@ TABLES = [
           "client's memory, which is not in the footprint.",
           ["kfree", "--kfree-nthreads", "16", "--kfree-loops", "1000", "--fifo-load", "100000", "--compare-set",
            "gp-wait=poll,callback"],
-          ["footprint_bytes", NS, "batches", "grace_periods", "fifo_entry_ns", "other_bytes"],
+          ["footprint_bytes", NS, "batches", "grace_periods", "callbacks_ahead", "fifo_entry_ns", "other_bytes"],
           [to_first("footprint_bytes"), to_first(NS)]),
     table("scale", "With and without batching",
           "SCALE: in the source batching cut the grace periods 4.3 to 4.7 times, and took 16 to 31 % more time and 3 to 4 times\n"

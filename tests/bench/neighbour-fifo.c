@@ -3,8 +3,8 @@
  * The neighbour that keeps about N entries in the daemon's callback FIFO: an arena of its own with batching=no,
  * so that each object that it defers becomes an entry once its grace period is over. An entry takes the daemon
  * some 70 ns, so a FIFO that is filled once is empty again before anybody can queue behind it. Hence one thread
- * does nothing but keep a number of objects on their way, in the FIFO or before it; how many make N entries is
- * tried before the test, by the other thread, which also measures what an entry takes.
+ * does nothing but keep a number of objects on their way, in the FIFO or before it; the other looks at the FIFO's
+ * length, regulates that number by it, and measures what an entry takes.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,18 +19,18 @@
 #include "clock.h"
 #include "neighbour.h"
 #include "run.h"
-#include "statistics.h"
 #include "words.h"
 
 enum {
     OBJECT_BYTES = 32,
     ARENA_BYTES = 256 << 20,
-    LONG_FIFO = 20000, /* from here on a grace period a millisecond brings few of them at a time */
-    TRIES = 16,        /* numbers on their way, each nearer to the one sought */
-    SETTLE_MS = 10,    /* from such a number to what follows from it */
-    LOOKS = 60,        /* at the FIFO's length, for its median */
-    NAP_USEC = 50,     /* between two looks at how many have come through */
-    LOOK_MS = 1,       /* between two of them, and between two at its pace */
+    LONG_FIFO =
+        20000, /* from here on a grace period a millisecond brings few of them at a time; N is the least */
+    NAP_USEC = 50,    /* between two looks at how many have come through */
+    LOOK_MS = 1,      /* between two at the FIFO's length */
+    GAIN = 16,        /* a sixteenth of what is missing, each look */
+    LOOKS_MAX = 2000, /* some three seconds, to fill it */
+    FILLED_LOOKS = 50,
 };
 
 struct fifo {
@@ -104,71 +104,71 @@ static void *fifo_thread(void *userdata)
     return NULL;
 }
 
-/* How many entries there usually are. */
-static int look(struct fifo *f, double *ret_median)
-{
-    double lengths[LOOKS];
-
-    for (unsigned i = 0; i < LOOKS; i++) {
-        struct daemon_books now;
-        int r = books_read_daemon(f->control, &now);
-
-        if (r < 0)
-            return r;
-        lengths[i] = (double)now.callbacks_waiting;
-        clock_sleep_ms(LOOK_MS);
-    }
-    *ret_median = statistics_median(lengths, LOOKS);
-    return 0;
-}
-
-/* Nearer by what is missing, until there are about as many as wanted, or as near as this machine gets. */
-static int find_in_flight(struct fifo *f)
-{
-    for (unsigned i = 0; i < TRIES; i++) {
-        double median, missing, next;
-        int r = look(f, &median);
-
-        if (r < 0)
-            return r;
-        missing = (double)f->wanted - median;
-        if (missing < (double)f->wanted / 10 && missing > -(double)f->wanted / 10)
-            break;
-        next = MIN((double)f->in_flight + missing / 2, (double)f->wanted * 4 + 65536);
-        store_relaxed(&f->in_flight, (uint64_t)MAX(next, (double)f->wanted / 4)); /* as in top_up() */
-        clock_sleep_ms(SETTLE_MS);
-    }
-    return 0;
-}
-
 /*
  * What an entry takes: only from stretches in which no more ran than waited at their beginning, so that the FIFO
  * was never empty and its worker never idle.
  */
-static int note_pace(struct fifo *f)
+static int note_pace(struct fifo *f, const struct daemon_books *before)
 {
-    struct daemon_books before, after;
-    uint64_t begin_ns, n;
-    int r = books_read_daemon(f->control, &before);
+    uint64_t begin_ns = clock_now_ns(), n;
+    struct daemon_books after;
+    int r = books_read_daemon(f->control, &after);
 
-    begin_ns = clock_now_ns();
-    if (r >= 0)
-        r = books_read_daemon(f->control, &after);
     if (r < 0)
         return r;
-    n = after.n_callbacks - before.n_callbacks;
-    if (n > 0 && n <= before.callbacks_waiting) {
+    n = after.n_callbacks - before->n_callbacks;
+    if (n > 0 && n <= before->callbacks_waiting) {
         f->shared->n_run += n;
         f->shared->run_ns += clock_now_ns() - begin_ns;
     }
-    clock_sleep_ms(LOOK_MS);
+    f->shared->n_waiting += before->callbacks_waiting;
+    f->shared->n_looks++;
     return 0;
+}
+
+/*
+ * A look at the FIFO's length, and a little more or less on the way by what is missing, so that in the mean none
+ * is: it comes in bursts, one a grace period. Only what follows once the neighbour is ready goes into figures.
+ */
+static int regulate(struct fifo *f, uint64_t *ret_waiting)
+{
+    uint64_t least = f->wanted / 4, most = f->wanted * 4 + 65536; /* it does not fill: no use in ever more */
+    struct daemon_books now;
+    int64_t next;
+    int r = books_read_daemon(f->control, &now);
+
+    if (r < 0)
+        return r;
+    *ret_waiting = now.callbacks_waiting;
+    next = (int64_t)f->in_flight + ((int64_t)f->wanted - (int64_t)now.callbacks_waiting) / GAIN;
+    store_relaxed(&f->in_flight,
+                  (uint64_t)MIN(MAX(next, (int64_t)least), (int64_t)most)); /* as in top_up() */
+    r = f->shared->ready ? note_pace(f, &now) : 0;
+    clock_sleep_ms(LOOK_MS);
+    return r;
+}
+
+/* Until it was seen filled a few times; once is enough where the machine has other things to do. */
+static int fill(struct fifo *f)
+{
+    unsigned n_filled = 0;
+
+    for (unsigned i = 0; i < LOOKS_MAX && n_filled < FILLED_LOOKS; i++) {
+        uint64_t waiting;
+        int r = regulate(f, &waiting);
+
+        if (r < 0)
+            return r;
+        n_filled += waiting >= f->wanted;
+    }
+    return n_filled ? 0
+                    : words_set(-ETIMEDOUT, "the callback FIFO never holds %" PRIu64 " entries", f->wanted);
 }
 
 int neighbour_fifo_main(const struct bench_run *run, struct neighbour_shared *s)
 {
-    uint64_t n = run->options->n_callbacks;
-    struct fifo f = {.shared = s, .wanted = n, .in_flight = n};
+    uint64_t n = run->options->n_callbacks, waiting;
+    struct fifo f = {.shared = s, .wanted = n < LONG_FIFO ? n : n + n / 8, .in_flight = n};
     int r = fifo_open(&f, run);
 
     if (r < 0)
@@ -176,10 +176,10 @@ int neighbour_fifo_main(const struct bench_run *run, struct neighbour_shared *s)
     r = -pthread_create(&f.thread, NULL, fifo_thread, &f);
     if (r < 0)
         return words_set(r, "cannot start a thread: %s", strerror(-r));
-    r = find_in_flight(&f);
+    r = fill(&f);
     if (r >= 0)
         neighbour_is_ready(s);
     while (r >= 0 && neighbour_goes_on(s))
-        r = note_pace(&f);
+        r = regulate(&f, &waiting);
     return r; /* the process ends, and with it the thread */
 }

@@ -30,6 +30,8 @@ struct neighbour_shared { /* with the run's process and the team; the neighbour 
     uint32_t is_stalled;  /* follows want_stall; waited for */
     uint64_t n_run;       /* fifo: entries that ran while the FIFO was never empty, */
     uint64_t run_ns;      /* and in how much time */
+    uint64_t n_looks;     /* fifo: at its length, */
+    uint64_t n_waiting;   /* and the lengths' sum */
 };
 
 struct neighbour {

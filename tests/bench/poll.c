@@ -26,7 +26,7 @@ static int poll_load_run(struct team_thread *t)
 
     for (uint64_t i = 0; i < job->n_polls; i++) {
         __asm__ volatile("" : "+r"(cookie)); /* a new question each time, as far as the compiler knows */
-        n_over += load_acquire(job->word) >= cookie; /* as a user's would; it orders nothing here */
+        n_over += load_acquire(job->word) >= cookie; /* as a user's; pairs with nothing here */
     }
     t->n_done = n_over;
     return 0;

@@ -153,13 +153,15 @@ static int after_end(void *userdata)
     return r < 0 ? r : neighbours_stop(run->neighbours, false);
 }
 
-/* What an entry of the FIFO took, as the neighbour that keeps it filled saw it. */
-static void set_fifo_pace(struct bench_run *run)
+/* The FIFO as the neighbour that keeps it filled saw it: what an entry took, and how long it was. */
+static void set_fifo_figures(struct bench_run *run)
 {
     const struct neighbour_shared *s = run->neighbours[NEIGHBOUR_FIFO].shared;
 
     if (s && s->n_run > 0)
         figures_set(run->figures, FIGURE_FIFO_ENTRY_NS, (double)s->run_ns / (double)s->n_run);
+    if (s && s->n_looks > 0)
+        figures_set(run->figures, FIGURE_CALLBACKS_AHEAD, (double)s->n_waiting / (double)s->n_looks);
 }
 
 int run_team(struct bench_run *run, const struct team_ops *ops, void *job, struct team_result *ret)
@@ -183,6 +185,6 @@ int run_team(struct bench_run *run, const struct team_ops *ops, void *job, struc
     figures_set(run->figures, FIGURE_CLIENT_CPU_NS, (double)ret->cpu_ns);
     if (ret->retries)
         figures_set(run->figures, FIGURE_RETRIES, (double)ret->retries);
-    set_fifo_pace(run);
+    set_fifo_figures(run);
     return 0;
 }
