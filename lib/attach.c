@@ -204,6 +204,7 @@ static int handle_open(const char *name, const struct reclaim_open_options *opt,
         (void)handle_free(r);
         return error;
     }
+    r->front.completed = &r->domain->completed;
     r->magic = HANDLE_MAGIC;
     *ret = r;
     return 0;
@@ -246,6 +247,7 @@ void reclaim_close(struct reclaim *r)
     state = thread_cancel_disable();
     stall_watch_end(r);      /* before what it looks at goes, and its lane if it has one */
     handle_lanes_release(r); /* before the connection goes: the daemon hears of each lane in order */
+    r->front.completed = NULL;
     r->magic = 0;
     (void)handle_free(r);
     thread_cancel_restore(state);

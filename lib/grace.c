@@ -104,11 +104,16 @@ static int cookie_is_over(const struct abi_domain *domain, uint64_t cookie)
     return cookie > load_relaxed(&domain->started) + ABI_CLIENT_COOKIE_AHEAD ? -EINVAL : 0;
 }
 
-int reclaim_gp_poll(struct reclaim *r, uint64_t cookie)
+int reclaim_gp_poll_slow(struct reclaim *r, uint64_t cookie)
 {
     int error = handle_check(r);
 
     return error < 0 ? error : cookie_is_over(r->domain, cookie);
+}
+
+int reclaim_gp_poll(struct reclaim *r, uint64_t cookie)
+{
+    return reclaim_gp_poll_quick_(r, cookie);
 }
 
 int reclaim_gp_wait(struct reclaim_lane *lane, uint64_t cookie, const struct timespec *timeout)

@@ -45,7 +45,8 @@ struct lane;
 
 /* One open arena. Constant from reclaim_open() to reclaim_close(), but for the last five. */
 struct reclaim {
-    uint64_t magic; /* HANDLE_MAGIC; 0: the child of a fork */
+    struct reclaim_front front; /* first: the inline functions use it */
+    uint64_t magic;             /* HANDLE_MAGIC; 0: the child of a fork */
     const struct abi_domain *domain;
     size_t domain_bytes;
     struct abi_channel *channel;
@@ -102,6 +103,7 @@ struct lane {
 };
 
 /* What the public header takes for granted: programs have these places compiled into them. */
+assert_cc(offsetof(struct reclaim, front) == 0);
 assert_cc(offsetof(struct reclaim_lane, slot) == 0);
 assert_cc(offsetof(struct reclaim_lane, started) == 8);
 assert_cc(offsetof(struct reclaim_lane, first) == 16);

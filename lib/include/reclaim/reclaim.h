@@ -37,6 +37,13 @@ extern "C" {
 struct reclaim;
 
 /*
+ * The part of a handle, and below of a lane, that the inline functions use. In the child of a fork both are zero.
+ */
+struct reclaim_front {
+    const uint64_t *completed; /* the arena's newest grace period that is over */
+};
+
+/*
  * The part of a lane that the inline functions below use; the library's own part follows it. Not for use by
  * name, and part of the library's binary interface. Private to the thread; what it points to is shared with
  * the daemon. In the child of a fork the kernel wipes it (MADV_WIPEONFORK), so slot is NULL and all limits
@@ -286,8 +293,8 @@ RECLAIM_PUBLIC const char *reclaim_strerror(int error);
 #define RECLAIM_INLINE_ALWAYS extern inline __attribute__((gnu_inline, always_inline))
 
 /*
- * The usual case of reclaim_alloc() and reclaim_defer_free(), which is shorter than a call of a shared
- * library; compile with RECLAIM_NO_INLINE to do without. The orders are those of lib/alloc.c and lib/defer.c,
+ * The usual case of reclaim_alloc(), reclaim_defer_free() and reclaim_gp_poll(), which is shorter than a call of
+ * a shared library; compile with RECLAIM_NO_INLINE to do without. The orders are those of lib/alloc.c, lib/defer.c and lib/grace.c,
  * whose guarantees they keep.
  */
 /* whatever the quick one does not do */
@@ -348,7 +355,25 @@ RECLAIM_INLINE_ALWAYS int reclaim_defer_quick_(struct reclaim_lane *l, void *p)
     return 0;
 }
 
+/* whatever is not simply over */
+RECLAIM_PUBLIC int reclaim_gp_poll_slow(struct reclaim *r, uint64_t cookie);
+
+RECLAIM_INLINE_ALWAYS int reclaim_gp_poll_quick_(struct reclaim *r, uint64_t cookie)
+{
+    const uint64_t *completed = r ? ((const struct reclaim_front *)(const void *)r)->completed : NULL;
+
+    /* acquire: what sections read is read; pairs with grace_complete() */
+    if (__builtin_expect(completed && __atomic_load_n(completed, __ATOMIC_ACQUIRE) >= cookie, 1))
+        return 1;
+    return reclaim_gp_poll_slow(r, cookie);
+}
+
 #ifndef RECLAIM_NO_INLINE
+RECLAIM_INLINE int reclaim_gp_poll(struct reclaim *r, uint64_t cookie)
+{
+    return reclaim_gp_poll_quick_(r, cookie);
+}
+
 RECLAIM_INLINE void *reclaim_alloc(struct reclaim_lane *l, size_t bytes)
 {
     return reclaim_alloc_quick_(l, bytes);
