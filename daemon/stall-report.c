@@ -34,7 +34,7 @@ uint32_t stall_tid(const struct client_lane *cl)
 
 /* ---- To the log ---- */
 
-/* OBJECT_PID has the journal add what it knows of the process. */
+/* OBJECT_PID is what journalctl and others know; from a daemon that runs as root the journal adds to it. */
 static void fields_add_client(struct log_fields *f, const char *message_id, const struct arena *a,
                               const struct client *c, uint64_t number)
 {
