@@ -132,7 +132,7 @@ void child_kill(pid_t pid)
 
 /* ---- The daemon ------------------------------------------------------------------------------------------------------ */
 
-static void daemon_make_directory(struct daemon *d)
+void daemon_make_directory(struct daemon *d)
 {
     if (d->directory[0])
         return;

@@ -67,6 +67,8 @@ struct daemon {
     void *userdata;
 };
 
+/* When there is none yet: for who needs its name before the start. */
+void daemon_make_directory(struct daemon *d);
 /* Arguments after the runtime directory, ended by NULL. Makes the directory when there is none yet; returns once the
    daemon listens. */
 void daemon_start(struct daemon *d, ...) __attribute__((sentinel));
