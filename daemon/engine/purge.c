@@ -6,6 +6,12 @@
 
 #define THRESHOLD_STEP_BYTES (32ull << 20)
 
+/* G4: one that runs, or is about to, and one behind it. */
+#define WORKS_MAX 2u
+
+/* As long as it takes to punch 64 MiB, and to fill them again. */
+#define SETTLE_USEC 10000u
+
 /*
  * Rounds: holes of 1 MiB, 256, 64, 16 KiB, of any size. A large hole costs a tenth of what its pages cost one
  * by one, and small ones are the sooner used again, or grow.
@@ -31,9 +37,21 @@ static uint64_t due_usec(const struct purge_timer *t, const struct purge_input *
     return due;
 }
 
+/* Since when, or from when on, the count is a reason (G5). */
+static uint64_t over_usec(struct purge_timer *t, const struct purge_input *in, uint64_t counted)
+{
+    if (counted < in->threshold_bytes) {
+        t->over_usec = 0;
+        return PURGE_NEVER;
+    }
+    if (t->over_usec == 0)
+        t->over_usec = in->now_usec;
+    return in->while_purging || in->threshold_bytes == 0 ? t->over_usec : t->over_usec + SETTLE_USEC;
+}
+
 struct purge_decision purge_decide(struct purge_timer *t, const struct purge_input *in)
 {
-    uint64_t counted = in->lazy_bytes + in->purging_bytes, due; /* G1 */
+    uint64_t counted = in->lazy_bytes + in->purging_bytes, due = PURGE_NEVER; /* G1 */
     bool now;
 
     if (in->lazy_bytes == 0) {
@@ -42,11 +60,15 @@ struct purge_decision purge_decide(struct purge_timer *t, const struct purge_inp
     } else if (t->lazy_usec == 0) {
         t->lazy_usec = in->now_usec;
     }
-    if (counted == 0 || t->n_queued > 0) /* G3 */
+    if (counted == 0) { /* G3 */
+        t->over_usec = 0;
         return (struct purge_decision){false, PURGE_NEVER};
-    due = in->lazy_bytes > 0 ? due_usec(t, in) : PURGE_NEVER;
-    now = t->asked || counted >= in->threshold_bytes || due <= in->now_usec;
-    if (t->n_running > 0 && !in->while_purging) { /* G1, G4 */
+    }
+    if (in->lazy_bytes > 0)
+        due = due_usec(t, in);
+    due = MIN(due, over_usec(t, in, counted));
+    now = t->asked || due <= in->now_usec;
+    if (t->n_queued + t->n_running >= (in->while_purging ? WORKS_MAX : 1)) { /* G1, G4 */
         t->noted |= now;
         return (struct purge_decision){false, PURGE_NEVER};
     }
@@ -97,7 +119,7 @@ bool purge_next_round(struct purge_timer *t, const struct purge_input *in)
         t->min_bytes = t->min_bytes > ROUND_LAST_BYTES ? t->min_bytes / ROUND_FACTOR : 0;
         return true;
     }
-    if (!t->asked && !t->noted) /* G1 */
+    if (!t->asked && (!t->noted || t->n_queued > 0)) /* G1; what waits is another work's */
         return false;
     rounds_begin(t, in);
     return true;

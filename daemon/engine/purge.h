@@ -9,15 +9,17 @@
  *   it ends            nothing is left that it should take
  *
  * Guarantees
- *  G1 One purge at a time: a request while one is queued is that one's, a request while one runs is noted,
- *     not queued. What runs serves it, by another turn over the rounds, before it ends. What is being punched
- *     counts, so that a request is the same whether or not a work is queued for it (G4).
+ *  G1 One purge at a time: a request while one is queued or runs is noted, not queued. The one that runs
+ *     serves it, by another turn over the rounds, before it ends. What is being punched counts, so that it is
+ *     the same request whether or not a work is queued for it (G4).
  *  G2 Free pages are given back purge-delay after the first of them became free, also when nothing happens
  *     any more.
  *  G3 Nothing lazy: no deadline.
- *  G4 purge-while-purging is what the source had before: where one would be noted, a work is queued, though
- *     at most one at a time. Its turn comes when the one that runs has ended, so it often finds nothing, or
- *     next to nothing.
+ *  G4 purge-while-purging is what the source had before: where a request would be noted, a work is queued,
+ *     unless one waits already behind another. Its turn comes when that one has ended, so it often finds
+ *     nothing, or next to nothing.
+ *  G5 What is used again at once is not given back: the count is a reason once it has been above the
+ *     threshold for 10 ms, at every look. Not with purge-while-purging, nor with a threshold of 0.
  */
 #ifndef RECLAIMD_ENGINE_PURGE_H
 #define RECLAIMD_ENGINE_PURGE_H
@@ -29,7 +31,8 @@
 
 struct purge_timer {
     uint64_t lazy_usec; /* since when something is lazy; 0: nothing is */
-    unsigned n_queued;  /* works that wait for their turn: one at most */
+    uint64_t over_usec; /* since when the count is above the threshold; 0: it is not */
+    unsigned n_queued;  /* works that wait for their turn */
     unsigned n_running; /* works that began and have not ended */
     bool asked;         /* purge now, and all of it: asked for, or memory is short */
 

@@ -11,6 +11,7 @@
 #include "engine/purge.h"
 
 #define S 1000000ull
+#define MS 1000ull
 #define START (1000 * S)
 #define MIB (1ull << 20)
 
@@ -53,7 +54,10 @@ static void test_first_snapshot(void **state)
         {0, 0, 0, true, false, PURGE_NEVER},              /* asked for nothing */
         {4096, 64 * MIB, 60 * S, false, false, START + 60 * S},
         {64 * MIB - 1, 64 * MIB, 60 * S, false, false, START + 60 * S},
-        {64 * MIB, 64 * MIB, 60 * S, false, true, PURGE_NEVER},
+        {64 * MIB, 64 * MIB, 60 * S, false, false, START + 10 * MS}, /* G5 */
+        {64 * MIB, 64 * MIB, 1 * MS, false, false, START + 1 * MS},
+        {64 * MIB, 64 * MIB, PURGE_NEVER, false, false, START + 10 * MS},
+        {64 * MIB, 64 * MIB, 60 * S, true, true, PURGE_NEVER},
         {4096, 64 * MIB, 60 * S, true, true, PURGE_NEVER},
         {4096, 64 * MIB, 0, false, true, PURGE_NEVER}, /* no delay */
         {4096, 0, 60 * S, false, true, PURGE_NEVER},
@@ -108,6 +112,7 @@ static void test_what_a_purge_leaves_is_old(void **state)
     struct purge_timer t = {0};
 
     assert_decision(decide(&t, START, 4096), false, START + 60 * S);
+    assert_false(decide(&t, START + 10 * S - 10 * MS, 64 * MIB).purge);
     assert_true(decide(&t, START + 10 * S, 64 * MIB).purge);
     begin(&t, START + 10 * S, 64 * MIB);
     purge_ended(&t);
@@ -119,6 +124,7 @@ static void test_one_at_a_time(void **state)
 {
     struct purge_timer t = {0};
 
+    assert_false(decide(&t, START - 10 * MS, 64 * MIB).purge);
     assert_true(decide(&t, START, 64 * MIB).purge);
     purge_queued(&t);
     assert_decision(decide(&t, START, 640 * MIB), false, PURGE_NEVER);
@@ -141,7 +147,7 @@ static void test_found_holes_count_as_a_purge(void **state)
     purge_begun_found(&t);
     assert_decision(decide(&t, START, 64 * MIB), false, PURGE_NEVER);
     purge_ended(&t);
-    assert_decision(decide(&t, START + S, 64 * MIB), true, PURGE_NEVER);
+    assert_decision(decide(&t, START + S, 64 * MIB), true, PURGE_NEVER); /* it was above all the time */
     assert_decision(decide(&t, START + S, 4096), false, START + 60 * S); /* it made nothing young */
 }
 
@@ -150,30 +156,60 @@ static void test_while_one_runs(void **state)
 {
     static const struct {
         uint64_t lazy, purging;
-        bool running, queued, yes, no;
+        bool running, queued;
+        bool yes, no; /* queued, noted */
     } cases[] = {
         {0, 64 * MIB, true, false, true, true},
         {0, 64 * MIB - 1, true, false, false, false},
         {32 * MIB, 32 * MIB, true, false, true, true},
-        {32 * MIB, 32 * MIB, true, true, false, false}, /* one waits already */
+        {32 * MIB, 32 * MIB, true, true, false, true}, /* one waits already */
         {64 * MIB, 0, true, false, true, true},
-        {64 * MIB, 0, false, true, false, false},
-        {64 * MIB, 0, false, false, true, false}, /* queued in both cases */
+        {64 * MIB, 0, false, true, true, true}, /* behind one that is about to run */
         {0, 0, true, false, false, false},
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
         for (unsigned yes = 0; yes < 2; yes++) {
-            struct purge_timer t = {.n_running = cases[i].running, .n_queued = cases[i].queued};
+            struct purge_timer t = {
+                .n_running = cases[i].running, .n_queued = cases[i].queued, .over_usec = START - S};
             struct purge_input in = input(START, cases[i].lazy);
             bool purge;
 
             in.purging_bytes = cases[i].purging;
             in.while_purging = yes;
             purge = purge_decide(&t, &in).purge;
-            if (purge != (cases[i].yes && (yes || !cases[i].running)) || t.noted != (!yes && cases[i].no))
+            if (purge != (yes && cases[i].yes) || (!yes && t.noted != cases[i].no))
                 fail_msg("case %u", i);
         }
+}
+
+/* G5: what dips below the threshold now and then is used again; with yes, and without a threshold, nobody waits. */
+static void test_settles_first(void **state)
+{
+    struct purge_timer t = {0};
+    struct purge_input in = input(START, 64 * MIB);
+
+    assert_decision(purge_decide(&t, &in), false, START + 10 * MS);
+    in.now_usec += 10 * MS - 1;
+    in.lazy_bytes = 32 * MIB; /* what is being punched counts here, too */
+    in.purging_bytes = 32 * MIB;
+    assert_decision(purge_decide(&t, &in), false, START + 10 * MS);
+    in.purging_bytes = 0;
+    assert_decision(purge_decide(&t, &in), false, START + 60 * S);
+    in.now_usec += 1;
+    in.lazy_bytes = 64 * MIB;
+    assert_decision(purge_decide(&t, &in), false, START + 20 * MS);
+    in.now_usec += 1 * MS;
+    in.lazy_bytes = 0;
+    assert_decision(purge_decide(&t, &in), false, PURGE_NEVER);
+    in.lazy_bytes = 64 * MIB;
+    assert_decision(purge_decide(&t, &in), false, START + 21 * MS);
+    in.while_purging = true;
+    assert_decision(purge_decide(&t, &in), true, PURGE_NEVER);
+    t = (struct purge_timer){0};
+    in.while_purging = false;
+    in.threshold_bytes = 0;
+    assert_decision(purge_decide(&t, &in), true, PURGE_NEVER);
 }
 
 /* One after the other, with what is lazy before each. */
@@ -246,6 +282,9 @@ static void test_a_purge_goes_on(void **state)
         assert_false(t.asked || t.noted);
         t.min_bytes = 0;
         assert_false(purge_next_round(&t, &in)); /* once */
+        t.noted = true;
+        t.n_queued = 1;
+        assert_false(purge_next_round(&t, &in)); /* the next work's */
     }
 }
 
@@ -267,6 +306,8 @@ static void test_parameters_act_at_once(void **state)
     assert_decision(purge_decide(&t, &in), true, PURGE_NEVER);
     in.delay_usec = PURGE_NEVER;
     in.threshold_bytes = 4096;
+    assert_decision(purge_decide(&t, &in), false, in.now_usec + 10 * MS);
+    in.now_usec += 10 * MS;
     assert_decision(purge_decide(&t, &in), true, PURGE_NEVER);
 }
 
@@ -284,12 +325,19 @@ static void test_threshold_auto(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_snapshot),         cmocka_unit_test(test_age),
-        cmocka_unit_test(test_age_during_a_purge),     cmocka_unit_test(test_what_a_purge_leaves_is_old),
-        cmocka_unit_test(test_one_at_a_time),          cmocka_unit_test(test_found_holes_count_as_a_purge),
-        cmocka_unit_test(test_while_one_runs),         cmocka_unit_test(test_rounds),
-        cmocka_unit_test(test_age_takes_all),          cmocka_unit_test(test_a_purge_goes_on),
-        cmocka_unit_test(test_parameters_act_at_once), cmocka_unit_test(test_threshold_auto),
+        cmocka_unit_test(test_first_snapshot),
+        cmocka_unit_test(test_age),
+        cmocka_unit_test(test_age_during_a_purge),
+        cmocka_unit_test(test_what_a_purge_leaves_is_old),
+        cmocka_unit_test(test_one_at_a_time),
+        cmocka_unit_test(test_found_holes_count_as_a_purge),
+        cmocka_unit_test(test_while_one_runs),
+        cmocka_unit_test(test_settles_first),
+        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_age_takes_all),
+        cmocka_unit_test(test_a_purge_goes_on),
+        cmocka_unit_test(test_parameters_act_at_once),
+        cmocka_unit_test(test_threshold_auto),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
