@@ -194,7 +194,8 @@ static struct bulk_page *channel_page(struct pending *p, enum pending_channel ch
 {
     struct bulk_page *page = p->open[channel];
 
-    if (page && page->n_records < BULK_RECORDS && (*ret_charge = page_charge(page, a)))
+    if (page && page->n_records < BULK_RECORDS && page->n_bytes < BULK_BYTES &&
+        (*ret_charge = page_charge(page, a)))
         return page;
     channel_close(p, channel);
     page = page_new(p, channel);
@@ -248,7 +249,7 @@ int pending_intake_new_page(struct intake *in, enum pending_channel channel, uin
         return -ENOBUFS;
     }
     page->records[page->n_records++] = word;
-    in->page[channel] = page->n_records < BULK_RECORDS ? page : NULL;
+    in->page[channel] = page->n_records < BULK_RECORDS && page->n_bytes + n_bytes < BULK_BYTES ? page : NULL;
     in->n_objects[channel] = n;
     in->n_bytes[channel] = n_bytes;
     return 0;
@@ -350,9 +351,9 @@ unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *lis
             p->n_objects -= page->n_objects;
             p->n_bytes -= page->n_bytes;
         }
+        n += 1 + (zero_base ? (unsigned)(page->n_bytes / BULK_ZERO_BYTES) : 0);
         if (pending_prove_page(p, page, completed))
             pending_expire_page(p, h, page, zero_base);
-        n++;
     }
     return n;
 }

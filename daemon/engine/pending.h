@@ -43,6 +43,9 @@ struct account {
 
 #define BULK_CHARGES 16u
 #define BULK_RECORDS 456u /* what is left of 4 KiB */
+#define BULK_BYTES                                                                                           \
+    (4ull << 20) /* a page with so much takes no more: one turn frees, and maybe zeroes, whole pages */
+#define BULK_ZERO_BYTES (64u << 10) /* zeroing so much takes as long as freeing a page */
 
 struct bulk_charge {
     struct account *account;
@@ -151,7 +154,7 @@ static inline int pending_take(struct intake *in, uint32_t block, uint32_t mask)
     page->records[page->n_records++] = abi_word(block, accepted);
     in->n_objects[channel] += n;
     in->n_bytes[channel] += n_bytes;
-    if (unlikely(page->n_records == BULK_RECORDS))
+    if (unlikely(page->n_records == BULK_RECORDS || page->n_bytes + in->n_bytes[channel] >= BULK_BYTES))
         in->page[channel] = NULL;
     return 0;
 }
@@ -176,7 +179,7 @@ void pending_expire_page(struct pending *p, struct heap *h, struct bulk_page *pa
 void pending_expire_object(struct pending *p, struct heap *h, uint64_t word, void *zero_base);
 
 /* Frees, oldest first, at most max_pages closed pages of a list whose cookies are <= completed. Returns how
- * many. */
+ * many; pages that are zeroed count as the time that takes. */
 unsigned pending_expire(struct pending *p, struct heap *h, struct page_list *list, uint64_t completed,
                         unsigned max_pages, void *zero_base);
 

@@ -98,6 +98,41 @@ static void test_channels_and_order(void **state)
     }
 }
 
+/* A page of much memory closes before it is full, and zeroing it counts for as long as it takes. */
+static void test_pages_of_much_memory(void **state)
+{
+    enum { EXTENT_PAGES = 256 }; /* a quarter of BULK_BYTES */
+    struct lane_fixture l;
+    struct intake in;
+
+    lane_fixture_init(&l);
+    pending_intake_begin(&in, &l.pending, l.f.heap, &l.accounts[0]);
+    for (unsigned i = 0; i < 10; i++) {
+        uint64_t word = fixture_alloc_pages(&l.f, EXTENT_PAGES);
+
+        if (i == 6) { /* another look at the ring goes on with the page of the one before */
+            pending_intake_end(&in);
+            pending_intake_begin(&in, &l.pending, l.f.heap, &l.accounts[0]);
+        }
+        assert_int_equal(pending_take(&in, abi_word_block(word), abi_word_mask(word)), 0);
+    }
+    pending_intake_end(&in);
+    pending_close(&l.pending);
+    assert_int_equal(l.pending.closed.n_pages, 3);
+    for (const struct bulk_page *p = l.pending.closed.first; p; p = p->next)
+        assert_true(p->n_bytes <= BULK_BYTES);
+    l.started++;
+    /* without zeroing a page is a page; with it the first one alone is more than two */
+    assert_int_equal(pending_expire(&l.pending, l.f.heap, &l.pending.closed, l.started, 1, NULL), 1);
+    assert_int_equal(pending_expire(&l.pending, l.f.heap, &l.pending.closed, l.started, 2, l.arena),
+                     1 + BULK_BYTES / BULK_ZERO_BYTES);
+    assert_int_equal(l.pending.closed.n_pages, 1);
+    (void)pending_expire(&l.pending, l.f.heap, &l.pending.closed, l.started, 2, l.arena);
+    assert_int_equal(l.pending.total_objects, 0);
+    assert_audit_clean(&l.f);
+    lane_fixture_deinit(&l);
+}
+
 static void test_expires_oldest_first(void **state)
 {
     struct lane_fixture l;
@@ -495,6 +530,7 @@ int main(void)
         cmocka_unit_test(test_cookie_after_last_append),
         cmocka_unit_test(test_full_page_closes),
         cmocka_unit_test(test_channels_and_order),
+        cmocka_unit_test(test_pages_of_much_memory),
         cmocka_unit_test(test_expires_oldest_first),
         cmocka_unit_test(test_page_lists),
         cmocka_unit_test(test_account_ends_with_last_page),
