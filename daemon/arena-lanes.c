@@ -18,8 +18,9 @@
 #include "ticket.h"
 
 #define RECORDS_A_LOOK ABI_RING_RECORDS
-#define CHAIN_A_LOOK 4096u /* objects of a chain: each is a cache miss or two */
-#define IDLE_LOOKS 64u     /* a lane with nothing for so many looks is looked at only when all are */
+#define CHAIN_A_LOOK 4096u                   /* objects of a chain: each is a cache miss or two */
+#define LOOK_A_PASS (16u * ABI_RING_RECORDS) /* of all lanes together: then other arenas get their turn */
+#define IDLE_LOOKS 64u /* a lane with nothing for so many looks is looked at only when all are */
 #define MAGAZINE_BYTES_MAX (512u << 10)
 #define EXTENT_RUN_BYTES_MAX (256u << 10)
 #define MAGAZINE_ARENA_SHARE 16u /* all lanes' magazines of a class together: this part of the arena */
@@ -280,6 +281,7 @@ static int lane_take(struct pass *pass, struct client_lane *cl)
         cl->active = false;
     }
     pass->pace = MAX(pass->pace, look.n_records * 256u / ABI_RING_RECORDS);
+    pass->n_looked += look.n_records;
     client_count_refused(pass, cl->client);
     return r;
 }
@@ -305,6 +307,7 @@ static int lane_take_all(struct pass *pass, struct client_lane *cl)
         return r;
     r = lane_chain_collect(&cl->lane, a->heap, &a->pending, a->base, CHAIN_A_LOOK, &look);
     a->figures.n_chain_objects += look.n_objects;
+    pass->n_looked += look.n_objects;
     pass->found = true;
     cl->idle_looks = 0;
     client_count_refused(pass, cl->client);
@@ -369,13 +372,27 @@ static void lane_look(struct pass *pass, struct client_lane *cl, bool all)
     }
 }
 
+/*
+ * A round over the lanes, which takes several passes when they have much: each goes on where the one before had to
+ * stop, so that a lane that always has more does not come before those that have waited.
+ */
 void arena_look_at_lanes(struct pass *pass, bool all)
 {
     struct arena *a = pass->arena;
+    uint32_t i = a->look_next > 0 ? MIN(a->look_next, a->n_lanes) : a->n_lanes;
 
-    for (uint32_t i = a->n_lanes; i-- > 0;) /* backwards: lane_end() moves the last one here */
-        if (all || a->lanes[i]->active || a->lanes[i]->life != LANE_LIVE)
-            lane_look(pass, a->lanes[i], all);
+    if (a->look_next == 0)
+        a->looks_at_all = all;
+    else if (all && !a->looks_at_all)
+        store_relaxed(&a->look_at_all, 1); /* when this round is over; pairs with pass_looks_at_all() */
+    for (; i > 0 && pass->n_looked < LOOK_A_PASS; i--) { /* backwards: lane_end() moves the last one here */
+        struct client_lane *cl = a->lanes[i - 1];
+
+        if (a->looks_at_all || cl->active || cl->life != LANE_LIVE)
+            lane_look(pass, cl, a->looks_at_all);
+    }
+    a->look_next = i;
+    pass->again |= i > 0;
 }
 
 /* All that it has now. Its own thread may add without end, so what the chain holds is bounded by its count of now. */

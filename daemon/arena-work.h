@@ -28,6 +28,7 @@ struct pass {
     bool found;           /* something was collected, freed or filled: look again soon */
     bool holds_back;      /* rings are left alone, D4 of engine/drain.h */
     bool again;           /* a budget ran out */
+    unsigned n_looked;    /* records, and objects of chains, that lanes have had taken so far */
     unsigned pace;        /* largest share of a ring or magazine used since the last look, in 1/256 */
 };
 
