@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <malloc.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,17 @@ static int manager_start_watchdog(struct manager *m)
 
 /* ---- Life ---- */
 
+/* A worker for each processor that we may use, whoever limits them: taskset, CPUAffinity=, a container. */
+static unsigned n_workers(const struct manager *m)
+{
+    unsigned n = m->n_cpus;
+    cpu_set_t usable;
+
+    if (sched_getaffinity(0, sizeof(usable), &usable) == 0)
+        n = (unsigned)CPU_COUNT(&usable);
+    return MIN(MAX(n, 1u), WORKERS_MOST);
+}
+
 static int manager_start_threads(struct manager *m)
 {
     sigset_t all, before;
@@ -140,7 +152,7 @@ static int manager_start_threads(struct manager *m)
 
     (void)sigfillset(&all); /* signals are the main thread's */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = reclaimer_new(MIN(MAX(m->n_cpus, 1u), WORKERS_MOST), m->callbacks, &m->reclaimer);
+    r = reclaimer_new(n_workers(m), m->callbacks, &m->reclaimer);
     if (r == 0)
         r = grace_new(m->reclaimer, m->callbacks, &m->grace);
     if (r == 0)

@@ -371,6 +371,29 @@ bool daemon_has_open(const struct daemon *d, const char *path)
     return f.found;
 }
 
+struct sum_fds {
+    const char *name;
+    uint64_t bytes;
+};
+
+static void sum_blocks(const char *path, void *data)
+{
+    struct sum_fds *s = data;
+    char target[128] = "";
+    struct stat st;
+
+    if (readlink(path, target, sizeof(target) - 1) > 0 && strstr(target, s->name) && stat(path, &st) == 0)
+        s->bytes += (uint64_t)st.st_blocks * 512;
+}
+
+uint64_t daemon_memfd_bytes(const struct daemon *d, const char *name)
+{
+    struct sum_fds s = {.name = name};
+
+    daemon_visit_fds(d, sum_blocks, &s);
+    return s.bytes;
+}
+
 static void read_arena_blocks(const char *path, void *data)
 {
     char target[128] = "";

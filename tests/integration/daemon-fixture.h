@@ -90,6 +90,8 @@ bool daemon_log_has(const struct daemon *d, const char *words);
 bool daemon_lives(const struct daemon *d);
 unsigned daemon_n_fds(const struct daemon *d);
 bool daemon_has_open(const struct daemon *d, const char *path); /* also part of a name, as of memfds */
+/* What all its memfds of a name that holds this one take together, as the kernel has it. */
+uint64_t daemon_memfd_bytes(const struct daemon *d, const char *name);
 /* What the file of the daemon's only arena takes: st_blocks, as the kernel has it. */
 uint64_t daemon_file_bytes(const struct daemon *d);
 
