@@ -117,7 +117,7 @@ TABLES = [
           "SYNC: on the source's phone the waiter's callback was the last of 3,613. Another client keeps about so many entries in\n"
           "the callback FIFO; `callbacks_ahead` is how many there were when a waiter's grace period ended, whatever woke it, and an\n"
           "entry takes `fifo_entry_ns` at most. Asked for: `yes` at least 50 % below `no`, at the median and at the 99th percentile.",
-          ["sync", "--calls", "400", "--callbacks", "3613", "--compare-set", MODES],
+          ["sync", "--calls", "300", "--callbacks", "3613", "--compare-set", MODES],
           ["p50_ns", "p99_ns", "callbacks_ahead", "fifo_entry_ns"], [to_first("p50_ns"), to_first("p99_ns")]),
     table("sync-waiters", "Sixteen waiters", "Many waiters share a grace period; who wakes them?",
           ["sync", "--waiters", "16", "--nprocs", "4", "--calls", "500", "--compare-set", MODES],
