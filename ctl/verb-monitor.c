@@ -23,6 +23,7 @@ struct column {
 static const struct column columns[] = {
     {"CLIENTS", 'n', 7, "clients"},
     {"READING", 'n', 7, "lanesReading"},
+    {"STALLED", 'n', 7, "stalledReaders"},
     {"IN-USE", 'b', 8, "inUseBytes"},
     {"PENDING", 'b', 8, "pendingBytes"},
     {"LAZY", 'b', 8, "lazyBytes"},

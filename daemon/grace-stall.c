@@ -155,10 +155,30 @@ void grace_stall_end(struct arena *a, const struct straggler *s, uint64_t now)
     stall_report_ended(a, &r, gp->n_stall_ends++ < LINES_MAX);
 }
 
-void grace_stall_over(struct arena *a)
+/*
+ * Readers that left while there was no memory to remember them: they were dropped from the list of those who
+ * are waited for (gp->rescan) and are on no other, so they are looked for.
+ */
+static void end_forgotten(struct arena *a, uint64_t now)
+{
+    (void)pthread_mutex_lock(&a->clients_lock);
+    for (uint32_t i = 0; i < a->n_clients; i++) {
+        struct client *c = a->clients[i];
+        uint32_t marks = load_acquire(&c->n_marked); /* pairs with arena_give_lane() */
+
+        for (uint32_t lane = 0; c->n_stalled > 0 && lane < marks; lane++)
+            grace_stall_end(a, &(struct straggler){c, lane}, now);
+    }
+    (void)pthread_mutex_unlock(&a->clients_lock);
+    store_relaxed(&a->gp.n_stalled, UINT64_C(0)); /* with those of clients that are gone */
+}
+
+void grace_stall_over(struct arena *a, uint64_t now)
 {
     struct gp *gp = &a->gp;
 
+    if (gp->n_stalled > 0)
+        end_forgotten(a, now);
     if (gp->n_stall_ends > LINES_MAX)
         log_notice("arena %s: and %u more readers that held up grace period %llu do no longer", a->name,
                    gp->n_stall_ends - LINES_MAX, (unsigned long long)gp->started);

@@ -199,7 +199,7 @@ static void grace_complete(struct grace *g, struct arena *a, const struct arena_
     uint64_t now = now_usec(), took = now - gp->begun_usec;
     bool notify;
 
-    grace_stall_over(a);
+    grace_stall_over(a, now);
     store_relaxed(&gp->last_usec, took); /* figures */
     store_relaxed(&gp->max_usec, MAX(gp->max_usec, took));
     store_relaxed(&gp->oldest_client, 0);

@@ -47,6 +47,7 @@ static void *stuck_thread(void *userdata)
     struct reclaim *r;
     char byte;
 
+    CHECK(read(s->to_child[0], &byte, 1) == 1);
     CHECK(try_open(s->d, "a", 0, 0, 0, NULL, &r) == 0);
     CHECK(reclaim_lane_get(r, &l) == 0 && reclaim_read_lock(l) == 0);
     CHECK(write(s->from_child[1], &tid, sizeof(tid)) == sizeof(tid));
@@ -68,16 +69,28 @@ static int stuck_main(void *userdata)
     return 0;
 }
 
-/* Once it returns, the section is open. */
-static void stuck_start(struct stuck *s, const struct daemon *d)
+/* In two steps: a process that has threads makes no child that has some. */
+static void stuck_fork(struct stuck *s, const struct daemon *d)
 {
     s->d = d;
     assert_int_equal(pipe2(s->to_child, O_CLOEXEC) | pipe2(s->from_child, O_CLOEXEC), 0);
     s->pid = child_start(stuck_main, s);
     (void)close(s->to_child[0]);
     (void)close(s->from_child[1]);
+}
+
+/* Once it returns, the section is open. */
+static void stuck_begin(struct stuck *s)
+{
+    assert_int_equal(write(s->to_child[1], "", 1), 1);
     assert_int_equal(read(s->from_child[0], &s->tid, sizeof(s->tid)), sizeof(s->tid));
     assert_int_not_equal(s->tid, s->pid);
+}
+
+static void stuck_start(struct stuck *s, const struct daemon *d)
+{
+    stuck_fork(s, d);
+    stuck_begin(s);
 }
 
 static void stuck_release(struct stuck *s)
@@ -532,6 +545,7 @@ static void a_process_hears_of_its_own_readers(void **state)
     size_t pos = 0;
 
     daemon_start(d, "--arena", "a:16M", "--set", "stall-timeout=100ms", NULL);
+    stuck_fork(&s, d);
     r = must_open(d, "a");
     assert_int_equal(sem_init(&h.called, 0, 0), 0);
     assert_int_equal(reclaim_set_stall_callback(r, hear, &h), 0);
@@ -539,7 +553,7 @@ static void a_process_hears_of_its_own_readers(void **state)
     actor_start(&waiter, r);
     stall_by(&reader, &waiter, &h, &i);
 
-    stuck_start(&s, d);
+    stuck_begin(&s);
     tracer_open(&t, d, EVENTS);
     actor_begin(&waiter, act_synchronize, NULL);
     expect_reader(tracer_next(&t, &pos, "stall"), &s);

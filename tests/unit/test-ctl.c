@@ -791,6 +791,8 @@ static void monitor_prints_lines(void **state)
     for (const char *at = out; (at = strchr(at, '\n')); at++)
         n++;
     assert_int_equal(n, 4);
+    assert_int_equal(run("monitor routes --no-legend --interval 10ms --count 1"), 0);
+    assert_non_null(strstr(out, "        2        1        1     ")); /* clients, readers, those that stall */
     assert_int_equal(run("monitor routes --json=short --interval 10ms --count 1"), 0);
     assert_non_null(strstr(out, "\"inUseBytes\":32000"));
     expect_failure("monitor --interval 1us", 1, "10ms..1h");
