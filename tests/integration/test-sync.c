@@ -111,7 +111,7 @@ static void case_22_in_flight(void **state)
     child_kill(child);
     assert_int_equal(reclaim_gp_start(l, &cookie), 0);
     assert_int_equal(reclaim_gp_wait(l, cookie, &moment),
-                     -ETIMEDOUT); /* behind the ticket that was given up */
+                     -ETIMEDOUT);
     assert_null(actor_do(&reader, act_read_unlock, NULL));
     assert_int_equal(reclaim_gp_wait(l, cookie, &limit), 0);
     assert_settled(d);
