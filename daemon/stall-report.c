@@ -10,7 +10,6 @@
 
 #include <inttypes.h>
 #include <linux/futex.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -130,7 +129,8 @@ static void tell_client(const struct stall_report *r, bool ended, uint64_t now)
     store_release(&s->sequence, number * 2); /* after all of it; pairs with the acquire in stall_read() */
     /* after the report; pairs with the acquire in watch_main() */
     store_release(&r->client->channel->stalls, (uint32_t)number);
-    (void)syscall(SYS_futex, &r->client->channel->stalls, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    /* one: the library has one thread there, and who had thousands wait would have us wake them all */
+    (void)syscall(SYS_futex, &r->client->channel->stalls, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 /* ---- To all ---- */
