@@ -161,6 +161,10 @@ TABLES = [
 ]
 
 
+class Failure(Exception):
+    """One table's; the others are measured nevertheless."""
+
+
 def human(name, value):
     if value is None:
         return "-"
@@ -197,7 +201,7 @@ def measure(program, options, runs):
         done = subprocess.run([program, *keep_built(options, program), "--runs", str(runs), "--json", f.name],
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0 and options[0] != "idle":
-            sys.exit(f"{' '.join(options)}: {done.stderr.strip()}")
+            raise Failure(f"{' '.join(options)}: {done.stderr.strip()}")
         return json.load(open(f.name))
 
 
@@ -240,17 +244,24 @@ def main():
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--only", help="tables by name, with commas between: " + ", ".join(t["name"] for t in TABLES))
     arguments = parser.parse_args()
-    out, machine = [], None
+    out, machine, failed = [], None, False
     for t in chosen(arguments.only.split(",") if arguments.only else None, parser):
         began = time.monotonic()
-        text, machine = section(t, arguments.program, t["runs"] if t["runs"] and arguments.runs > 1 else arguments.runs)
-        out.append(text)
+        try:
+            text, machine = section(t, arguments.program, t["runs"] if t["runs"] and arguments.runs > 1 else arguments.runs)
+            out.append(text)
+        except Failure as failure:
+            print(f"figures: {failure}", file=sys.stderr)
+            failed = True
         print(f"figures: {t['name']}, {time.monotonic() - began:.0f} s", file=sys.stderr)
+    if not out:
+        sys.exit(1)
     words = (f"{machine.get('model', machine['architecture'])}, {machine['cpus']} processors, "
              f"{machine['memory_bytes'] / 2**30:.0f} GiB, Linux {machine['kernel']}, glibc {machine['libc']}, "
              f"load {os.getloadavg()[1]:.1f} at the end")
     print(INTRO.format(runs=arguments.runs, machine=words))
     print("\n".join(out + [CHOICE] if CHOICE else out), end="")
+    sys.exit(failed)
 
 
 main()

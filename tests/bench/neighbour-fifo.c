@@ -24,12 +24,11 @@
 enum {
     OBJECT_BYTES = 32,
     ARENA_BYTES = 256 << 20,
-    LONG_FIFO =
-        20000, /* from here on a grace period a millisecond brings few of them at a time; N is the least */
-    NAP_USEC = 50,    /* between two looks at how many have come through */
-    LOOK_MS = 1,      /* between two at the FIFO's length */
-    GAIN = 16,        /* a sixteenth of what is missing, each look */
-    LOOKS_MAX = 2000, /* some three seconds, to fill it */
+    LONG_FIFO = 20000, /* from here on a grace period a millisecond brings few of them, and N is the least */
+    NAP_USEC = 50,     /* between two looks at how many have come through */
+    LOOK_MS = 1,       /* between two at the FIFO's length */
+    GAIN = 16,         /* a sixteenth of what is missing, each look */
+    LOOKS_MAX = 2000,  /* some three seconds, to fill it */
     FILLED_LOOKS = 50,
 };
 

@@ -70,6 +70,14 @@ static void floor_server_main(struct floor *f)
     _exit(EXIT_FAILURE);
 }
 
+/* As libreclaim's clients are, so that the server's barrier has somebody to reach; pairs with floor_serve(). */
+static int floor_register(void)
+{
+    int r = global_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+
+    return r < 0 ? words_set(r, "membarrier: %s", strerror(-r)) : 0;
+}
+
 /* The server is a process of its own, as the daemon is. */
 static int floor_prepare(struct sync_job *job)
 {
@@ -90,7 +98,8 @@ static int floor_prepare(struct sync_job *job)
         floor_server_main(f);
     f->server = pid;
     job->shared = f;
-    return 0;
+    /* the run's process, which only samples: with the daemon it is a client, whom a barrier reaches, too */
+    return floor_register();
 }
 
 static void floor_finish(struct sync_job *job)
@@ -102,15 +111,9 @@ static void floor_finish(struct sync_job *job)
     (void)close(f->bell);
 }
 
-/*
- * Registered as libreclaim's clients are, so that the server's barrier has somebody to reach; pairs with
- * floor_serve().
- */
 static int floor_process_init(void *job, void **ret)
 {
-    int r = global_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
-
-    return r < 0 ? words_set(r, "membarrier: %s", strerror(-r)) : 0;
+    return floor_register();
 }
 
 static int floor_synchronize(struct floor *f, struct floor_ticket *ticket)
