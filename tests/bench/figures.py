@@ -207,6 +207,9 @@ def measure(program, options, runs):
 
 def rows_of(result, prefix, options, t):
     main, entries = t["columns"][0], result["runs"]
+    for column in t["columns"]:
+        if not any(column in entry for entry in entries):
+            raise Failure(f"{t['name']}: nothing has a figure {column}")
     settings = [options[options.index("--compare-set") + 1].split("=")[0]] if "--compare-set" in options else []
     for entry in entries:
         spread = entry["spreads"].get(main)
