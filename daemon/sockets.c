@@ -125,6 +125,11 @@ static int sockets_inherit(struct sockets *s, struct error_line *why)
             "the service manager gave %d sockets, but not both `control` (stream) and `client` (seqpacket); "
             "start reclaimd-control.socket and reclaimd-client.socket",
             n);
+    /* Again, so that clients see our process as their peer, not the one that made the socket: lib/message.c. */
+    if (listen(s->client_fd, BACKLOG) < 0)
+        return error_line_set(why, -errno,
+                              "cannot listen on the `client` socket that the service manager gave: %s",
+                              strerror(errno));
     return 1;
 }
 

@@ -90,7 +90,7 @@ void ticket_complete(struct ticket *t, int error)
     RECLAIM_TEST_POINT("ticket-done");
     /* from here on it is the grace-period thread's; pairs with tickets_find_idle() */
     store_release(&t->state, TICKET_IDLE);
-    full_fence(); /* between these stores and both loads below; pairs with lane_wait()'s and ticket_look()'s */
+    full_fence(); /* between these stores and the loads below; pairs with lane_wait() and ticket_look() */
     /* stale is harmless: the client looks again after setting it */
     if (told && load_relaxed(&shared->ticket_waiting))
         (void)syscall(SYS_futex, &shared->ticket_done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);

@@ -51,8 +51,8 @@ static int options_copy(const struct reclaim_open_options *opt, struct reclaim_o
 /* What the daemon would refuse as well, said before it is asked. */
 static int options_check(const char *name, const struct reclaim_open_options *opt, struct complaint complaint)
 {
-    const unsigned known =
-        RECLAIM_CREATE | RECLAIM_EXCL | RECLAIM_READ_ONLY | RECLAIM_RELOCATED | RECLAIM_TRANSIENT;
+    const unsigned known = RECLAIM_CREATE | RECLAIM_EXCL | RECLAIM_READ_ONLY | RECLAIM_RELOCATED |
+                           RECLAIM_TRANSIENT | RECLAIM_REPORT_EXIT;
 
     if (!name_is_valid(name))
         return complain(complaint, -EINVAL, "not an arena's name: use 1 to %d of A-Z a-z 0-9 . _ -",
@@ -114,8 +114,8 @@ static int handle_connect(struct reclaim *r, const char *directory, struct compl
 
 static int complain_answer(struct complaint complaint, int error)
 {
-    if (error == -ECONNRESET)
-        return complain(complaint, error, "the daemon closed the connection; see its log");
+    if (error == -ECONNRESET || error == -EOWNERDEAD)
+        return complain(complaint, -ECONNRESET, "the daemon closed the connection; see its log");
     return complain(complaint, error, "the daemon's answer: %s", reclaim_strerror(error));
 }
 
@@ -172,7 +172,7 @@ static struct reclaim *handle_new(void)
         return NULL;
     (void)pthread_mutex_init(&r->talk, NULL);
     (void)pthread_mutex_init(&r->stall_lock, NULL);
-    r->socket = r->eventfd = -1;
+    r->socket = r->eventfd = r->peer = -1;
     process_handle_add(r);
     return r;
 }
@@ -183,6 +183,17 @@ static struct reclaim *handle_free(struct reclaim *r)
     process_handle_remove(r);
     segments_unmap(r);
     return wiped_free(r, sizeof(*r));
+}
+
+static int handle_watch(struct reclaim *r, struct complaint complaint)
+{
+    int error = talk_watch(r);
+
+    if (error == -ENOTSUP)
+        return complain(complaint, error,
+                        "RECLAIM_REPORT_EXIT is not possible here: the kernel has no pidfds, or who made the "
+                        "daemon's socket is another process");
+    return error < 0 ? complain_answer(complaint, -ECONNRESET) : 0;
 }
 
 /* Registers before it asks: once attached, readers count, and the daemon's barrier must reach them. */
@@ -198,6 +209,8 @@ static int handle_open(const char *name, const struct reclaim_open_options *opt,
         return complain(complaint, -ENOMEM, "no memory");
     r->read_only = opt->flags & RECLAIM_READ_ONLY;
     error = handle_connect(r, opt->runtime_directory, complaint);
+    if (error == 0 && (opt->flags & RECLAIM_REPORT_EXIT))
+        error = handle_watch(r, complaint);
     if (error == 0)
         error = handle_attach(r, &request, opt->flags & RECLAIM_RELOCATED, complaint);
     if (error < 0) {

@@ -9,9 +9,9 @@
  *     `started`, then as much ahead as the machine's memory model needs (ABI_CLIENT_COOKIE_AHEAD; spin:
  *     tests/model/gp.pml).
  *  G2 After a completed wait, all that sections read in that grace period has been read.
- *  G3 A ticket that nobody waits for any more (time-out) may be overwritten by the next, which does not wait for
- *     it: numbers only grow, the wait is for its own number, and the daemon tells the end of the newest alone
- *     (spin: tests/model/ticket.pml).
+ *  G3 A ticket that nobody waits for any more (time-out, signal) may be overwritten by the next, which does
+ *     not wait for it: numbers only grow, the wait is for its own number, and the daemon tells the end of
+ *     the newest alone (spin: tests/model/ticket.pml).
  */
 #include "handle.h"
 
@@ -19,22 +19,22 @@
 #include "basic/testpoint.h"
 #include "ring.h"
 
+static bool timeout_is_valid(const struct timespec *timeout)
+{
+    return !timeout || (timeout->tv_sec >= 0 && timeout->tv_nsec >= 0 && timeout->tv_nsec < 1000000000);
+}
+
 /* A relative time as a deadline; NULL is for ever. */
-static int deadline_of(const struct timespec *timeout, uint64_t *ret_ns)
+static uint64_t deadline_of(const struct timespec *timeout)
 {
     uint64_t ns;
 
-    if (!timeout) {
-        *ret_ns = FOREVER_NS;
-        return 0;
-    }
-    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)
-        return -EINVAL;
+    if (!timeout)
+        return FOREVER_NS;
     if (__builtin_mul_overflow((uint64_t)timeout->tv_sec, 1000000000ull, &ns) ||
         __builtin_add_overflow(ns, (uint64_t)timeout->tv_nsec + clock_ns(), &ns))
         ns = FOREVER_NS;
-    *ret_ns = ns;
-    return 0;
+    return ns;
 }
 
 /* Hands the daemon a ticket; G3. */
@@ -55,20 +55,29 @@ static bool ticket_is_done(struct lane *l, unsigned what)
     return load_acquire(&l->shared->ticket_done) == l->ticket_sequence;
 }
 
-static int ticket_wait(struct lane *l, enum abi_ticket_kind kind, uint64_t cookie,
+static int ticket_wait(struct lane *l, enum abi_ticket_kind kind, uint64_t cookie, unsigned flags,
                        const struct timespec *timeout)
 {
-    uint64_t deadline_ns;
-    int r = deadline_of(timeout, &deadline_ns);
+    enum lane_waits waits = flags & RECLAIM_INTERRUPTIBLE ? LANE_WAITS_TICKET_OR_SIGNAL : LANE_WAITS_TICKET;
+    int r;
 
-    if (r < 0)
-        return r;
     if (thread_in_section())
         return -EDEADLK;
     ticket_send(l, kind, cookie);
-    r = lane_wait(l, LANE_WAITS_TICKET, ticket_is_done, 0, deadline_ns);
+    r = lane_wait(l, waits, ticket_is_done, 0, deadline_of(timeout));
     SANITIZER_ACQUIRE(l);
     return r < 0 ? r : load_relaxed(&l->shared->ticket_error); /* written before ticket_done */
+}
+
+/* What every wait asks of its caller first. */
+static int wait_check(const struct lane *l, unsigned flags, unsigned known_flags,
+                      const struct timespec *timeout)
+{
+    int r = lane_check(l);
+
+    if (r < 0)
+        return r;
+    return flags & ~known_flags || !timeout_is_valid(timeout) ? -EINVAL : 0;
 }
 
 /* G1. Each cookie is asked for once; the word only grows, as `started` does. */
@@ -116,34 +125,46 @@ int reclaim_gp_poll(struct reclaim *r, uint64_t cookie)
     return reclaim_gp_poll_quick_(r, cookie);
 }
 
-int reclaim_gp_wait(struct reclaim_lane *lane, uint64_t cookie, const struct timespec *timeout)
+/* Of a cookie that is over: no system call. */
+int reclaim_gp_wait_flags(struct reclaim_lane *lane, uint64_t cookie, unsigned flags,
+                          const struct timespec *timeout)
 {
     struct lane *l = lane_of(lane);
-    int r = lane_check(l);
+    int r = wait_check(l, flags, RECLAIM_INTERRUPTIBLE, timeout);
 
     if (r == 0)
         r = cookie_is_over(l->domain, cookie);
     if (r != 0)
         return r < 0 ? r : 0;
-    return ticket_wait(l, ABI_TICKET_GP_WAIT, cookie, timeout);
+    return ticket_wait(l, ABI_TICKET_GP_WAIT, cookie, flags, timeout);
+}
+
+int reclaim_gp_wait(struct reclaim_lane *lane, uint64_t cookie, const struct timespec *timeout)
+{
+    return reclaim_gp_wait_flags(lane, cookie, 0, timeout);
 }
 
 int reclaim_synchronize(struct reclaim_lane *lane, unsigned flags, const struct timespec *timeout)
 {
+    bool expedited = flags & RECLAIM_EXPEDITED;
     struct lane *l = lane_of(lane);
-    int r = lane_check(l);
+    int r = wait_check(l, flags, RECLAIM_EXPEDITED | RECLAIM_INTERRUPTIBLE, timeout);
 
     if (r < 0)
         return r;
-    if (flags & ~RECLAIM_EXPEDITED)
-        return -EINVAL;
-    return ticket_wait(l, flags ? ABI_TICKET_SYNCHRONIZE_EXPEDITED : ABI_TICKET_SYNCHRONIZE, 0, timeout);
+    return ticket_wait(l, expedited ? ABI_TICKET_SYNCHRONIZE_EXPEDITED : ABI_TICKET_SYNCHRONIZE, 0, flags,
+                       timeout);
+}
+
+int reclaim_barrier_flags(struct reclaim_lane *lane, unsigned flags, const struct timespec *timeout)
+{
+    struct lane *l = lane_of(lane);
+    int r = wait_check(l, flags, RECLAIM_INTERRUPTIBLE, timeout);
+
+    return r < 0 ? r : ticket_wait(l, ABI_TICKET_BARRIER, 0, flags, timeout);
 }
 
 int reclaim_barrier(struct reclaim_lane *lane, const struct timespec *timeout)
 {
-    struct lane *l = lane_of(lane);
-    int r = lane_check(l);
-
-    return r < 0 ? r : ticket_wait(l, ABI_TICKET_BARRIER, 0, timeout);
+    return reclaim_barrier_flags(lane, 0, timeout);
 }

@@ -53,10 +53,11 @@ struct reclaim {
     size_t channel_bytes;
     char *base;
     uint64_t arena_bytes;
-    int eventfd; /* -1: not there yet; this and socket change under the process lock */
+    int eventfd; /* -1: not there yet; this, socket and peer change under the process lock */
     bool read_only;
     bool fence; /* membarrier does not reach us, or the daemon cannot call it */
     int socket;
+    int peer;             /* pidfd of the daemon, for who asked to be told of its end; else -1 */
     pthread_mutex_t talk; /* around a question and its answer */
     bool talk_lost;       /* an answer did not come in time; under talk */
     struct lane *lanes;   /* under the process lock */
@@ -92,6 +93,9 @@ struct lane {
     uint16_t ask_sequence;
     uint32_t extent_pages; /* of the last question for extents, and so of all in their magazine */
     uint64_t cookie_asked; /* ours of shared->cookie_wanted */
+    /* this thread's and its handlers': */
+    uint32_t interrupted; /* reclaim_lane_interrupt() was called and no wait has said -EINTR for it yet */
+    struct timespec turn; /* how long the sleep lasts that is about to begin */
 
     struct reclaim *r; /* NULL once another thread closed it; relaxed */
     uint32_t number;
@@ -176,6 +180,9 @@ void thread_cancel_restore(int state);
 
 /* message.c: questions to the daemon */
 int talk_connect(struct reclaim *r, const char *path);
+int talk_watch(struct reclaim *r); /* from now on talk_check() sees the daemon's end as well */
+/* 0; -ESHUTDOWN: it has closed the connection; -EOWNERDEAD: it has not, and is dead */
+int talk_check(const struct reclaim *r);
 struct abi_request talk_request(enum abi_op op);
 int talk_attach(struct reclaim *r, const struct abi_request *request);
 int talk_attached(struct reclaim *r, struct abi_reply *ret_reply, int ret_fds[static ABI_OPEN_FDS]);
@@ -203,8 +210,9 @@ int defer_flood(struct lane *l);
 
 /* wait.c: bells and sleeping */
 enum lane_waits {
-    LANE_WAITS_WAKE,   /* for room or memory: `waiting` and `wake` */
-    LANE_WAITS_TICKET, /* for a grace period: `ticket_waiting` and `ticket_done` */
+    LANE_WAITS_WAKE,             /* for room or memory: `waiting` and `wake` */
+    LANE_WAITS_TICKET,           /* for a grace period: `ticket_waiting` and `ticket_done` */
+    LANE_WAITS_TICKET_OR_SIGNAL, /* the same, until a signal was handled */
 };
 uint64_t clock_ns(void);
 void lane_fence(const struct lane *l);

@@ -11,8 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5; not in older headers */
+#endif
 
 #define FDS_MAX 16 /* more than anybody sends; what comes too many is closed */
 
@@ -57,6 +62,47 @@ int talk_connect(struct reclaim *r, const char *path)
     return connect(r->socket, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 }
 
+static int peer_pidfd(int socket)
+{
+    socklen_t bytes = sizeof(int);
+    struct ucred peer;
+    int fd;
+
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0)
+        return fd;
+    bytes = sizeof(peer);
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 || peer.pid <= 0)
+        return -1;
+    return (int)syscall(SYS_pidfd_open, peer.pid, 0);
+}
+
+/*
+ * The peer is who called listen() last: the daemon. Before it is asked anything: it answers only if it is
+ * alive then, so the number was not another's by now.
+ */
+int talk_watch(struct reclaim *r)
+{
+    int error;
+
+    process_lock(); /* a fork() sees it noted, or not there */
+    r->peer = peer_pidfd(r->socket);
+    process_unlock();
+    error = r->peer < 0 ? -ENOTSUP : talk_check(r);
+    return error == -EOWNERDEAD ? -ENOTSUP : error; /* dead, and somebody else has its socket */
+}
+
+/* The process is looked at first: it closes what it has before it counts as dead. */
+int talk_check(const struct reclaim *r)
+{
+    struct pollfd fds[2] = {{.fd = r->peer, .events = POLLIN}, {.fd = r->socket}};
+
+    if (poll(fds, ARRAY_SIZE(fds), 0) <= 0)
+        return 0;
+    if (fds[1].revents & (POLLHUP | POLLERR | POLLNVAL))
+        return -ESHUTDOWN;
+    return -EOWNERDEAD;
+}
+
 struct abi_request talk_request(enum abi_op op)
 {
     return (struct abi_request){.magic = ABI_MAGIC_MESSAGE,
@@ -90,17 +136,17 @@ static int request_send(int fd, const struct abi_request *request, bool with_cre
     return 0;
 }
 
-/* Until something is there to be read, the end of the connection included. */
-static int answer_wait(int fd, uint64_t deadline_ns)
+/* Until something can be read, the end of the connection included; -EOWNERDEAD: the daemon is dead. */
+static int answer_wait(const struct reclaim *r, uint64_t deadline_ns)
 {
-    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    struct pollfd fds[2] = {{.fd = r->peer, .events = POLLIN}, {.fd = r->socket, .events = POLLIN}};
 
     for (;;) {
         uint64_t now = clock_ns();
-        int n = now < deadline_ns ? poll(&poll_fd, 1, (int)((deadline_ns - now) / 1000000) + 1) : 0;
+        int n = now < deadline_ns ? poll(fds, ARRAY_SIZE(fds), (int)((deadline_ns - now) / 1000000) + 1) : 0;
 
         if (n > 0)
-            return 0;
+            return fds[1].revents ? 0 : -EOWNERDEAD;
         if (n == 0)
             return -ETIMEDOUT;
         if (errno != EINTR)
@@ -133,7 +179,8 @@ static int answer_fds(struct msghdr *message, unsigned n_wanted, int *ret_fds)
 }
 
 /* One answer to op. A failed one brings no descriptors. */
-static int answer_receive(int fd, enum abi_op op, struct abi_reply *ret_reply, unsigned n_fds, int *ret_fds)
+static int answer_receive(const struct reclaim *handle, enum abi_op op, struct abi_reply *ret_reply,
+                          unsigned n_fds, int *ret_fds)
 {
     union {
         char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
@@ -150,10 +197,10 @@ static int answer_receive(int fd, enum abi_op op, struct abi_reply *ret_reply, u
     int r;
 
     do {
-        r = answer_wait(fd, deadline_ns);
+        r = answer_wait(handle, deadline_ns);
         if (r < 0)
             return r;
-        n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        n = recvmsg(handle->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (n < 0 && (errno == EINTR || errno == EAGAIN));
     if (n <= 0)
         return n == 0 ? -ECONNRESET : -errno;
@@ -177,13 +224,31 @@ int talk_attach(struct reclaim *r, const struct abi_request *request)
 
     if (error < 0)
         return error == -EPIPE ? -ECONNRESET : error;
-    return answer_wait(r->socket, clock_ns() + TALK_TIMEOUT_NS);
+    return answer_wait(r, clock_ns() + TALK_TIMEOUT_NS);
 }
 
 /* The one answer that brings descriptors; each is the caller's on success, and closed on failure. */
 int talk_attached(struct reclaim *r, struct abi_reply *ret_reply, int ret_fds[static ABI_OPEN_FDS])
 {
-    return answer_receive(r->socket, ABI_OP_OPEN, ret_reply, ABI_OPEN_FDS, ret_fds);
+    return answer_receive(r, ABI_OP_OPEN, ret_reply, ABI_OPEN_FDS, ret_fds);
+}
+
+/* Under talk. Of a daemon that is dead nothing is asked, so that its successor can be. */
+static int talk_ask_locked(struct reclaim *r, const struct abi_request *request, struct abi_reply *ret_reply)
+{
+    int error = talk_check(r);
+
+    if (error < 0)
+        return error;
+    if (r->talk_lost)
+        return -ESHUTDOWN;
+    error = request_send(r->socket, request, false);
+    if (error == 0)
+        error = answer_receive(r, (enum abi_op)request->op, ret_reply, 0, NULL);
+    if (error == 0)
+        return ret_reply->error;
+    r->talk_lost = true;
+    return error == -EOWNERDEAD ? error : -ESHUTDOWN;
 }
 
 /* Without cancellation points: a thread that went in the middle would leave the answer for the next one. */
@@ -192,16 +257,10 @@ int talk_ask(struct reclaim *r, const struct abi_request *request, struct abi_re
     int state = thread_cancel_disable(), error;
 
     (void)pthread_mutex_lock(&r->talk);
-    error = r->talk_lost ? -ESHUTDOWN : request_send(r->socket, request, false);
-    if (error == 0)
-        error = answer_receive(r->socket, (enum abi_op)request->op, ret_reply, 0, NULL);
-    if (error < 0) {
-        r->talk_lost = true;
-        error = -ESHUTDOWN;
-    }
+    error = talk_ask_locked(r, request, ret_reply);
     (void)pthread_mutex_unlock(&r->talk);
     thread_cancel_restore(state);
-    return error < 0 ? error : ret_reply->error;
+    return error;
 }
 
 /* Never waits: what a full socket swallows, the owner word of the lane says as well. */

@@ -66,10 +66,10 @@ static void thread_exit(void *lanes)
  * Around fork(): a child that does not exec at once must not keep our connection open, or the daemon would
  * not see that we have gone. The numbers are in wiped memory, so they are noted before; a handle is on the
  * list before it has a descriptor, and each comes and goes under the lock that is held here. _Fork() and a
- * raw clone() do not come by here, nor do more arenas than this in one process: there the child keeps two
- * descriptors each until it execs.
+ * raw clone() do not come by here, nor do more arenas than this in one process: there the child keeps their
+ * descriptors until it execs.
  */
-#define NOTED_MAX 64
+#define NOTED_MAX 96
 static int noted[NOTED_MAX];
 static unsigned n_noted;
 
@@ -84,9 +84,10 @@ static void fork_prepare(void)
 {
     process_lock();
     n_noted = 0;
-    for (struct reclaim *r = process->handles; r && n_noted + 2 <= NOTED_MAX; r = r->next) {
+    for (struct reclaim *r = process->handles; r && n_noted + 3 <= NOTED_MAX; r = r->next) {
         noted[n_noted++] = r->socket;
         noted[n_noted++] = r->eventfd;
+        noted[n_noted++] = r->peer;
     }
 }
 
@@ -137,7 +138,8 @@ void process_handle_remove(struct reclaim *r)
         }
     fd_close(r->socket);
     fd_close(r->eventfd);
-    r->socket = r->eventfd = -1;
+    fd_close(r->peer);
+    r->socket = r->eventfd = r->peer = -1;
     process_unlock();
 }
 

@@ -28,8 +28,11 @@ static const struct {
     {-EOVERFLOW, "read sections are nested too deep"},
     {-EAGAIN, "the daemon did not make room in time"},
     {-ETIMEDOUT, "not in time"},
+    {-EINTR, "a signal was handled meanwhile"},
+    {-EOWNERDEAD, "the daemon has died, and its connection is still open: another may take over"},
     {-ENAMETOOLONG, "the path of the daemon's socket is too long"},
-    {-ENOTSUP, "this C library's robust mutexes are not what the daemon expects"},
+    {-ENOTSUP,
+     "this C library's robust mutexes are not what the daemon expects, or this kernel has no pidfds"},
 };
 
 const char *reclaim_strerror(int error)

@@ -10,15 +10,19 @@
  *  B2 A lane rings at most once for each value of want, but for sleepers, floods, extents and low magazines.
  *  B3 No wake-up is lost: the waiting flag, a full fence, then the last look at what is waited for; the
  *     daemon stores progress, a full fence, then looks at the flag. The kernel compares the futex word once
- *     more.
- *     So a ticket needs one bell: ticket_send() rings after its store, and either the grace-period thread's look
- *     for that bell finds it, or, where an older ticket is in the way, the look that follows the older one's end.
- *  B4 Nobody sleeps for ever on a daemon that is gone: each turn of a sleep ends in a look at the connection.
+ *     more. So a ticket needs one bell: ticket_send() rings after its store, and either the grace-period
+ *     thread's look for that bell finds it, or, where an older ticket is in the way, the look that follows
+ *     the older one's end.
+ *  B4 Nobody sleeps for ever on a daemon that is gone: each turn of a sleep ends in a look at the connection
+ *     and, for who asked for it, at the daemon's process.
+ *  B5 An interruptible wait whose sleep a signal handler broke into ends with -EINTR, unless it is over. A
+ *     handler that calls reclaim_lane_interrupt() cannot come too early either: it leaves a flag and makes
+ *     the turn none. The flag is looked at after the turn is set, and the kernel reads the turn as the
+ *     sleep begins.
  */
 #include "handle.h"
 
 #include <linux/futex.h>
-#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -84,60 +88,113 @@ __attribute__((noinline, cold)) void lane_ring_dozing(struct lane *l)
         lane_ring_worker(l);
 }
 
-/* The daemon has closed the connection; a restarted one inherits it open. */
-static bool lane_is_cut_off(const struct lane *l)
-{
-    struct pollfd fd = {.fd = l->r->socket};
+/* One call of lane_wait(). */
+struct wait {
+    struct lane *l;
+    enum lane_waits waits;
+    uint32_t *waiting, *word;
+    uint64_t started_ns, now_ns, deadline_ns;
+    int slept; /* how the last turn ended: -ETIMEDOUT it was slept out, -EINTR, or else; 0: none yet */
+};
 
-    return poll(&fd, 1, 0) > 0 && (fd.revents & (POLLHUP | POLLERR | POLLNVAL));
+static struct wait wait_begin(struct lane *l, enum lane_waits waits, uint64_t deadline_ns)
+{
+    bool ticket = waits != LANE_WAITS_WAKE;
+    uint64_t now_ns = clock_ns();
+
+    return (struct wait){
+        .l = l,
+        .waits = waits,
+        .waiting = ticket ? &l->shared->ticket_waiting : &l->shared->waiting,
+        .word = ticket ? &l->shared->ticket_done : &l->shared->wake,
+        .started_ns = now_ns,
+        .now_ns = now_ns,
+        .deadline_ns = deadline_ns,
+    };
 }
 
-static void futex_sleep(uint32_t *word, uint32_t seen, uint64_t ns)
+/* B5. One signal ends one wait: whatever of the two it left, this takes both. */
+static bool wait_is_interrupted(struct wait *w)
 {
-    struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+    struct lane *l = w->l;
 
-    /* any reason to return is one to look again */
-    (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);
+    if (w->waits != LANE_WAITS_TICKET_OR_SIGNAL || (w->slept != -EINTR && !load_relaxed(&l->interrupted)))
+        return false;
+    store_relaxed(&l->interrupted, 0u); /* only this thread and its handlers write it */
+    return true;
+}
+
+/* Why a wait that is not over ends nevertheless; 0: it goes on. */
+static int wait_error(struct wait *w)
+{
+    /* one turn late is harmless */
+    if (w->waits == LANE_WAITS_WAKE && load_relaxed(&w->l->shared->evicted))
+        return -ESHUTDOWN;
+    if (wait_is_interrupted(w))
+        return -EINTR;
+    if (w->now_ns >= w->deadline_ns)
+        return -ETIMEDOUT;
+    return w->now_ns - w->started_ns >= TURN_NS / 2 ? talk_check(w->l->r) : 0;
+}
+
+/* Until the word is another, a handler has run, or the turn is over: each is a reason to look again. */
+static void wait_sleep(struct wait *w, uint32_t seen)
+{
+    uint64_t ns = MIN(w->deadline_ns - w->now_ns, (uint64_t)TURN_NS);
+    struct lane *l = w->l;
+
+    store_relaxed(&l->turn.tv_sec, (time_t)(ns / 1000000000u));
+    store_relaxed(&l->turn.tv_nsec, (long)(ns % 1000000000u));
+    compiler_fence(); /* B5; pairs with reclaim_lane_interrupt() */
+    if (w->waits == LANE_WAITS_TICKET_OR_SIGNAL && load_relaxed(&l->interrupted))
+        return;
+    RECLAIM_TEST_POINT("wait-sleep");
+    w->slept = syscall(SYS_futex, w->word, FUTEX_WAIT, seen, &l->turn, NULL, 0) < 0 ? -errno : 0;
+    w->now_ns = clock_ns();
 }
 
 /*
- * Sleeps until ready(): 0, -ETIMEDOUT, or -ESHUTDOWN when the daemon is gone or, unless for a ticket, the
- * client was evicted. Rings at each turn, as a sleeping daemon need not have noticed what we ask for; but for a
- * ticket not in the first, B3.
+ * Sleeps until ready(): 0, -ETIMEDOUT, -EINTR where that is asked for; -ESHUTDOWN when the daemon is gone or,
+ * unless for a ticket, the client was evicted; -EOWNERDEAD as talk_check() says. Rings at each turn, as a
+ * sleeping daemon need not have noticed what we ask for; for a ticket only after one that was slept out, B3.
  */
 int lane_wait(struct lane *l, enum lane_waits waits, bool (*ready)(struct lane *l, unsigned what),
               unsigned what, uint64_t deadline_ns)
 {
-    bool ticket = waits == LANE_WAITS_TICKET;
-    uint32_t *waiting = ticket ? &l->shared->ticket_waiting : &l->shared->waiting;
-    uint32_t *word = ticket ? &l->shared->ticket_done : &l->shared->wake;
+    struct wait w = wait_begin(l, waits, deadline_ns);
     int state = thread_cancel_disable(), error = 0;
-    uint64_t started_ns = clock_ns(), now_ns = started_ns;
-    bool rung = ticket;
 
-    store_relaxed(waiting, 1u);
+    store_relaxed(w.waiting, 1u);
     for (;;) {
         uint32_t seen;
 
-        full_fence();              /* B3; pairs with lane_wake(), ticket_complete() */
-        seen = load_acquire(word); /* what came before a wake-up is seen by ready(); pairs with lane_wake() */
+        full_fence(); /* B3; pairs with lane_wake(), ticket_complete() */
+        /* what came before a wake-up is seen by ready(); pairs with lane_wake() */
+        seen = load_acquire(w.word);
         if (ready(l, what))
             break;
-        if (!ticket && load_relaxed(&l->shared->evicted)) /* one turn late is harmless */
-            error = -ESHUTDOWN;
-        else if (now_ns >= deadline_ns)
-            error = -ETIMEDOUT;
-        else if (now_ns - started_ns >= TURN_NS / 2 && lane_is_cut_off(l))
-            error = -ESHUTDOWN;
+        error = wait_error(&w);
         if (error < 0)
             break;
-        if (!rung)
+        if (waits == LANE_WAITS_WAKE || w.slept == -ETIMEDOUT)
             lane_ring_worker(l);
-        rung = false;
-        futex_sleep(word, seen, MIN(deadline_ns - now_ns, (uint64_t)TURN_NS));
-        now_ns = clock_ns();
+        wait_sleep(&w, seen);
     }
-    store_relaxed(waiting, 0u); /* stale costs the daemon one futex call */
+    store_relaxed(w.waiting, 0u); /* stale costs the daemon one futex call */
     thread_cancel_restore(state);
     return error;
+}
+
+/* In a handler of the lane's thread: whole, as far as that thread can see. */
+int reclaim_lane_interrupt(struct reclaim_lane *lane)
+{
+    struct lane *l = lane_of(lane);
+    int r = lane_check(l);
+
+    if (r < 0)
+        return r;
+    store_relaxed(&l->interrupted, 1u);
+    store_relaxed(&l->turn.tv_sec, (time_t)0); /* B5; pairs with wait_sleep() */
+    store_relaxed(&l->turn.tv_nsec, 0l);
+    return 0;
 }

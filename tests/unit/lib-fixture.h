@@ -2,6 +2,8 @@
 /* A client of the test's own daemon, with one lane: what tests of allocating and freeing begin with. */
 #pragma once
 
+#include <sched.h>
+
 #include "fake-daemon.h"
 
 struct fixture {
@@ -29,12 +31,12 @@ static int setup(void **state)
     return setup_flags(state, 0, false);
 }
 
-static int setup_fenced(void **state)
+static inline int setup_fenced(void **state)
 {
     return setup_flags(state, 0, true);
 }
 
-static int setup_read_only(void **state)
+static inline int setup_read_only(void **state)
 {
     return setup_flags(state, RECLAIM_READ_ONLY, false);
 }
@@ -53,4 +55,11 @@ static int teardown(void **state)
 static inline void *at(uint32_t block, unsigned granule)
 {
     return (char *)FAKE_BASE + (uint64_t)block * ABI_BLOCK_BYTES + granule * ABI_GRANULE_BYTES;
+}
+
+/* The daemon's word of a wait that is under way, by a thread that cannot tell us. */
+static inline void until_waiting(const uint32_t *waiting)
+{
+    while (!load_acquire(waiting))
+        sched_yield();
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signal handlers that read while their thread gives its lane back. A child stops itself at each step; it
- * gets the signal before it goes on. Links with a copy of the library that has test points.
+ * Signal handlers that read while their thread gives its lane back, or that come just before it goes to
+ * sleep. A child stops itself at each step; it gets the signal before it goes on. Links with a copy of the
+ * library that has test points.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -16,6 +17,8 @@ enum found {
     FOUND_SECTION,
     FOUND_STALE,
     FOUND_OTHER,
+    FOUND_WAIT_ENDED, /* -EINTR */
+    FOUND_WAIT_WENT_ON,
 };
 
 #ifdef __SANITIZE_THREAD__
@@ -52,7 +55,27 @@ static void child_gives_back(struct fake *f)
     _exit(found);
 }
 
-static enum found found_at(struct fake *f, const char *point)
+static void interrupt_in_handler(int signal)
+{
+    (void)signal;
+    (void)reclaim_lane_interrupt(handler_lane);
+}
+
+/* In the child of a fork: nobody serves what it waits for. */
+static void child_waits(struct fake *f)
+{
+    const struct timespec limit = {.tv_sec = 10};
+    struct reclaim *r = fake_open(f, &handler_lane);
+    int error;
+
+    (void)signal(SIGUSR1, interrupt_in_handler);
+    testpoint_reload();
+    error = reclaim_synchronize(handler_lane, RECLAIM_INTERRUPTIBLE, &limit);
+    reclaim_close(r);
+    _exit(error == -EINTR ? FOUND_WAIT_ENDED : error == -ETIMEDOUT ? FOUND_WAIT_WENT_ON : FOUND_OTHER);
+}
+
+static enum found found_at(struct fake *f, const char *point, void (*child_main)(struct fake *f))
 {
     pid_t child;
     int status;
@@ -60,7 +83,7 @@ static enum found found_at(struct fake *f, const char *point)
     assert_int_equal(setenv("RECLAIM_TEST_POINT", point, 1), 0);
     child = fork();
     if (child == 0)
-        child_gives_back(f);
+        child_main(f);
     assert_int_equal(waitpid(child, &status, WUNTRACED), child);
     assert_int_equal(unsetenv("RECLAIM_TEST_POINT"), 0);
     assert_true(WIFSTOPPED(status));
@@ -80,9 +103,9 @@ static void test_put(void **state)
     (void)state;
     skip_where_signals_are_held_back();
     f = fake_start();
-    assert_int_equal(found_at(f, "put-retired:stop"), FOUND_STALE);
-    assert_int_equal(found_at(f, "put-slot:stop"), FOUND_STALE);
-    assert_int_equal(found_at(f, "put-owner:stop"), FOUND_STALE);
+    assert_int_equal(found_at(f, "put-retired:stop", child_gives_back), FOUND_STALE);
+    assert_int_equal(found_at(f, "put-slot:stop", child_gives_back), FOUND_STALE);
+    assert_int_equal(found_at(f, "put-owner:stop", child_gives_back), FOUND_STALE);
     fake_free(f);
 }
 
@@ -94,7 +117,22 @@ static void test_before_put(void **state)
     (void)state;
     skip_where_signals_are_held_back();
     f = fake_start();
-    assert_int_equal(found_at(f, "cookie-wanted:stop"), FOUND_SECTION);
+    assert_int_equal(found_at(f, "cookie-wanted:stop", child_gives_back), FOUND_SECTION);
+    fake_free(f);
+}
+
+/* After the last look and before the sleep: the signal is not slept through. */
+static void test_before_sleep(void **state)
+{
+    struct fake *f;
+
+    (void)state;
+    skip_where_signals_are_held_back();
+    f = fake_start();
+    assert_int_equal(found_at(f, "wait-sleep:stop", child_waits), FOUND_WAIT_ENDED);
+    assert_int_equal(found_at(f, "ticket:stop", child_waits), FOUND_WAIT_ENDED);
+    assert_int_equal(found_at(f, "wait-sleep:stop@2", child_waits),
+                     FOUND_WAIT_ENDED); /* of its second turn */
     fake_free(f);
 }
 
@@ -103,6 +141,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_put),
         cmocka_unit_test(test_before_put),
+        cmocka_unit_test(test_before_sleep),
     };
 
     return cmocka_run_group_tests_name("lib-handler", tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library without a daemon: allocating, freeing, deferring, bells, waiting, grace periods. */
+/* The library without a daemon: allocating, freeing, deferring, bells, waiting for room. */
 #include <sched.h>
 
 #include "lib-fixture.h"
@@ -7,13 +7,6 @@
 static uint64_t ring(const struct fixture *x, uint32_t index)
 {
     return x->shared->ring[index % ABI_RING_RECORDS];
-}
-
-/* The daemon's word of a wait that is under way, by a thread that cannot tell us. */
-static void until_waiting(const uint32_t *waiting)
-{
-    while (!load_acquire(waiting))
-        sched_yield();
 }
 
 /* ---- allocating ---- */
@@ -481,167 +474,6 @@ static void test_evicted_while_waiting(void **state)
     pthread_join(thread, NULL);
 }
 
-/* ---- grace periods ---- */
-
-static void test_tickets(void **state)
-{
-    struct fixture *x = *state;
-    const struct timespec minute = {.tv_sec = 60};
-
-    fake_serve(x->f);
-    assert_int_equal(reclaim_synchronize(x->l, 0, NULL), 0);
-    assert_int_equal(fake_get(x->f, last_ticket), 1ull << 32 | ABI_TICKET_SYNCHRONIZE);
-    assert_int_equal(reclaim_synchronize(x->l, RECLAIM_EXPEDITED, &minute), 0);
-    assert_int_equal(fake_get(x->f, last_ticket), 2ull << 32 | ABI_TICKET_SYNCHRONIZE_EXPEDITED);
-    assert_int_equal(reclaim_barrier(x->l, &minute), 0);
-    assert_int_equal(fake_get(x->f, last_ticket), 3ull << 32 | ABI_TICKET_BARRIER);
-    assert_int_equal(reclaim_synchronize(x->l, 2, NULL), -EINVAL);
-    fake_set(x->f, ticket_error, -ESHUTDOWN);
-    assert_int_equal(reclaim_barrier(x->l, NULL), -ESHUTDOWN);
-    assert_int_equal(x->shared->ticket_waiting, 0);
-}
-
-/* The next owner of a lane goes on counting: the end of its predecessor's last ticket is not its own. */
-static void test_tickets_of_the_former_owner(void **state)
-{
-    struct fixture *x = *state;
-    const struct timespec none = {0}, little = {.tv_nsec = 1000};
-
-    assert_int_equal(reclaim_synchronize(x->l, 0, &none), -ETIMEDOUT);
-    assert_int_equal(reclaim_synchronize(x->l, 0, &none), -ETIMEDOUT);
-    reclaim_lane_put(x->l);
-    assert_int_equal(reclaim_lane_get(x->r, &x->l), 0);
-    assert_ptr_equal(fake_lane(x->f, 0), x->shared);
-    assert_int_equal(x->shared->phase, 2);
-    assert_int_equal(x->shared->ticket,
-                     2ull << 32 | ABI_TICKET_SYNCHRONIZE); /* still there to be looked at */
-    store_release(&x->shared->ticket_done, 1u);
-    assert_int_equal(reclaim_barrier(x->l, &little), -ETIMEDOUT);
-    assert_int_equal(x->shared->ticket, 3ull << 32 | ABI_TICKET_BARRIER);
-    store_release(&x->shared->ticket_done, 2u);
-    assert_int_equal(reclaim_barrier(x->l, &little), -ETIMEDOUT);
-    fake_serve(x->f);
-    assert_int_equal(reclaim_barrier(x->l, NULL), 0);
-    assert_int_equal(fake_get(x->f, last_ticket), 5ull << 32 | ABI_TICKET_BARRIER);
-}
-
-static void test_ticket_timeouts(void **state)
-{
-    struct fixture *x = *state;
-    const struct timespec none = {0}, little = {.tv_nsec = 1000}, bad = {.tv_nsec = 1000000000},
-                          before = {.tv_sec = -1};
-    const struct timespec ages = {.tv_sec = INT64_MAX, .tv_nsec = 999999999};
-
-    assert_int_equal(reclaim_synchronize(x->l, 0, &bad), -EINVAL);
-    assert_int_equal(reclaim_synchronize(x->l, 0, &before), -EINVAL);
-    assert_int_equal(reclaim_synchronize(x->l, 0, &none), -ETIMEDOUT);
-    (void)fake_bells(x->f);
-    assert_int_equal(reclaim_synchronize(x->l, 0, &little), -ETIMEDOUT);
-    assert_int_equal(fake_bells(x->f), 1);      /* each bell is a system call here and a wake-up there */
-    store_release(&x->shared->ticket_done, 1u); /* the first one, late: not what is waited for next */
-    assert_int_equal(reclaim_barrier(x->l, &little), -ETIMEDOUT);
-    assert_int_equal(x->shared->ticket >> 32, 3);
-    fake_serve(x->f);
-    assert_int_equal(reclaim_barrier(x->l, &ages), 0);
-    assert_int_equal(fake_get(x->f, last_ticket), 4ull << 32 | ABI_TICKET_BARRIER);
-}
-
-/* In a section of any arena, waiting could never end. */
-static void test_tickets_in_section(void **state)
-{
-    struct fixture *x = *state, *y;
-    void *other;
-
-    setup_flags(&other, RECLAIM_RELOCATED, false);
-    y = other;
-    assert_int_equal(reclaim_read_lock(y->l), 0);
-    assert_int_equal(reclaim_synchronize(x->l, 0, NULL), -EDEADLK);
-    assert_int_equal(reclaim_barrier(x->l, NULL), -EDEADLK);
-    assert_int_equal(reclaim_gp_wait(x->l, 8, NULL), -EDEADLK);
-    reclaim_read_unlock(y->l);
-    fake_serve(x->f);
-    assert_int_equal(reclaim_synchronize(x->l, 0, NULL), 0);
-    (void)teardown(&other);
-}
-
-static void test_cookies(void **state)
-{
-    struct fixture *x = *state;
-    uint64_t cookie = 0, again;
-
-    x->f->domain->started = 10;
-    x->f->domain->completed = 9;
-    assert_int_equal(reclaim_gp_start(x->l, &cookie), 0);
-    assert_int_equal(cookie, 10 + ABI_CLIENT_COOKIE_AHEAD);
-    assert_int_equal(x->shared->cookie_wanted, cookie);
-    assert_int_equal(x->shared->ticket, 0); /* nobody waits */
-    assert_int_equal(fake_bells(x->f), 1);
-    assert_int_equal(reclaim_gp_start(x->l, &again), 0); /* asked already */
-    assert_int_equal(again, cookie);
-    assert_int_equal(fake_bells(x->f), 0);
-    assert_int_equal(reclaim_gp_poll(x->r, cookie), 0);
-    assert_int_equal(reclaim_gp_poll(x->r, 9), 1);
-    assert_int_equal(reclaim_gp_poll(x->r, cookie + 1), -EINVAL);
-    assert_int_equal(reclaim_gp_wait(x->l, UINT64_MAX, NULL), -EINVAL);
-    store_release(&x->f->domain->completed, cookie);
-    assert_int_equal(reclaim_gp_poll(x->r, cookie), 1);
-    assert_int_equal(reclaim_read_lock(x->l), 0);
-    assert_int_equal(reclaim_gp_wait(x->l, cookie, NULL), 0); /* is over: no wait, so also in a section */
-    reclaim_read_unlock(x->l);
-    store_release(&x->f->domain->completed, (uint64_t)9);
-    fake_serve(x->f);
-    assert_int_equal(reclaim_gp_wait(x->l, cookie, NULL), 0);
-    assert_int_equal(fake_get(x->f, last_ticket) & 0xff, ABI_TICKET_GP_WAIT);
-}
-
-/* Two cookies asked for, one of them waited for: the other one's grace period comes as well. */
-static void check_two_cookies(struct fixture *x, bool newer_first)
-{
-    uint64_t cookies[2];
-
-    x->f->domain->started = 10;
-    x->f->domain->completed = 9;
-    assert_int_equal(reclaim_gp_start(x->l, &cookies[0]), 0);
-    store_release(&x->f->domain->started, (uint64_t)11);
-    assert_int_equal(reclaim_gp_start(x->l, &cookies[1]), 0);
-    assert_int_equal(cookies[1], cookies[0] + 1);
-    assert_int_equal(fake_bells(x->f), 2);
-    assert_int_equal(x->shared->cookie_wanted, cookies[1]);
-    fake_serve(x->f); /* completes no grace period yet: only says that the waiting is over */
-    assert_int_equal(reclaim_gp_wait(x->l, cookies[newer_first], NULL), 0);
-    assert_int_equal(x->shared->ticket_cookie, cookies[newer_first]);
-    assert_int_equal(reclaim_gp_poll(x->r, cookies[!newer_first]), 0);
-    fake_set(x->f, completes, true);
-    while (reclaim_gp_poll(x->r, cookies[!newer_first]) == 0)
-        sched_yield();
-    assert_int_equal(reclaim_gp_poll(x->r, cookies[0]), 1);
-    assert_int_equal(reclaim_gp_poll(x->r, cookies[1]), 1);
-    assert_int_equal(x->shared->cookie_wanted, cookies[1]);
-}
-
-static void test_two_cookies(void **state)
-{
-    check_two_cookies(*state, false);
-}
-
-static void test_two_cookies_newer_first(void **state)
-{
-    check_two_cookies(*state, true);
-}
-
-/* Without a daemon nothing moves: polling cannot tell, waiting can. */
-static void test_cookies_outlive_the_daemon(void **state)
-{
-    struct fixture *x = *state;
-    uint64_t cookie;
-
-    assert_int_equal(reclaim_gp_start(x->l, &cookie), 0);
-    fake_stop(x->f);
-    assert_int_equal(reclaim_gp_poll(x->r, cookie), 0);
-    assert_int_equal(reclaim_gp_wait(x->l, cookie, NULL), -ESHUTDOWN);
-    assert_int_equal(reclaim_gp_poll(x->r, cookie), 0);
-}
-
 /* Who publishes pairs with who reads: used as written, C11. */
 static void test_publish_and_dereference(void **state)
 {
@@ -687,14 +519,6 @@ int main(void)
         TEST(alloc_outlives_daemon),
         TEST(defer_outlives_daemon),
         TEST(evicted_while_waiting),
-        TEST(tickets),
-        TEST(tickets_of_the_former_owner),
-        TEST(ticket_timeouts),
-        TEST(tickets_in_section),
-        TEST(cookies),
-        TEST(two_cookies),
-        TEST(two_cookies_newer_first),
-        TEST(cookies_outlive_the_daemon),
         TEST(publish_and_dereference),
     };
 

@@ -13,7 +13,10 @@
  * -ESTALE until the child opens the arena itself. NULL for a handle, a lane or an output is -EINVAL; only
  * read_lock, read_unlock, alloc and defer_free do not look: their lane must be one.
  *
- * "May block" below: may sleep until the daemon answers. "Section": between read_lock and read_unlock.
+ * "May block" below: may sleep until the daemon answers. "Section": between read_lock and read_unlock. What
+ * may block also says -ESHUTDOWN when the daemon has closed the connection. A daemon that dies may leave it
+ * open for its successor: then calls wait for that, or, with RECLAIM_REPORT_EXIT, say -EOWNERDEAD within a
+ * fifth of a second, as long as the daemon that they opened the arena with is dead.
  */
 #ifndef RECLAIM_RECLAIM_H
 #define RECLAIM_RECLAIM_H
@@ -74,6 +77,8 @@ struct reclaim_lane {
 /* take another address if the arena's own is in use here; use offsets then */
 #define RECLAIM_RELOCATED (1u << 3)
 #define RECLAIM_TRANSIENT (1u << 4) /* with CREATE: the arena goes with its last client */
+/* waits do not wait for the successor of a daemon that died: -EOWNERDEAD */
+#define RECLAIM_REPORT_EXIT (1u << 5)
 
 struct reclaim_open_options {
     size_t size;          /* sizeof(struct reclaim_open_options): later versions append */
@@ -211,25 +216,47 @@ struct reclaim_head {
 RECLAIM_PUBLIC int reclaim_defer_free_head(struct reclaim_lane *l, void *p, struct reclaim_head *head_in_p);
 
 /*
- * Grace periods by cookie. gp_start: a cookie that covers all that this thread unlinked before, and asks for
- * that grace period; allowed in a section. gp_poll: 1 over, 0 not yet; no system call, so it goes on saying
- * 0 when the daemon is gone: who polls for long uses gp_wait now and then, which says -ESHUTDOWN. gp_wait:
- * until then; timeout NULL is for ever, else relative; -ETIMEDOUT, -EDEADLK in a section, -ESHUTDOWN; -EINVAL
- * (both) not a cookie of this arena. Cookies of one arena compare as numbers: a smaller one expires first.
+ * Waiting. The calls below that wait sleep until a grace period is over. timeout: relative; NULL is for
+ * ever, zero asks the daemon and does not wait. flags: RECLAIM_INTERRUPTIBLE or 0, synchronize's also
+ * RECLAIM_EXPEDITED. They say -ETIMEDOUT; -EINTR (only where INTERRUPTIBLE is set); -EINVAL a flag or a
+ * time that is none; -EDEADLK in a section of any arena, where it could never end; -ESHUTDOWN, -EOWNERDEAD,
+ * -ESTALE. After -ETIMEDOUT or -EINTR the thread may wait anew at once, for the same or for something else.
+ * Not in a signal handler.
+ */
+#define RECLAIM_EXPEDITED (1u << 0)     /* no sleep between checks */
+#define RECLAIM_INTERRUPTIBLE (1u << 1) /* until a signal was handled */
+
+/*
+ * Grace periods by cookie. gp_start: a cookie that covers all that this thread unlinked before, and asks
+ * for that grace period; allowed in a section. gp_poll: 1 over, 0 not yet; no system call, so it goes on
+ * saying 0 when the daemon is gone: who polls for long uses gp_wait now and then, which says so. gp_wait:
+ * until then; of a cookie that is over it says 0 at once, without a system call and in a section too.
+ * -EINVAL (both) not a cookie of this arena. Cookies of one arena compare as numbers: a smaller one expires
+ * first, whichever thread or process took it and whichever daemon served the arena then.
  */
 RECLAIM_PUBLIC int reclaim_gp_start(struct reclaim_lane *l, uint64_t *ret_cookie);
 RECLAIM_PUBLIC int reclaim_gp_poll(struct reclaim *r, uint64_t cookie);
 RECLAIM_PUBLIC int reclaim_gp_wait(struct reclaim_lane *l, uint64_t cookie, const struct timespec *timeout);
+RECLAIM_PUBLIC int reclaim_gp_wait_flags(struct reclaim_lane *l, uint64_t cookie, unsigned flags,
+                                         const struct timespec *timeout);
 
-#define RECLAIM_EXPEDITED (1u << 0) /* reclaim_synchronize(): no sleep between checks */
-
-/* Waits until all read sections that began before are over. -EDEADLK in a section; -ETIMEDOUT; -ESHUTDOWN. */
+/* Waits until all read sections that began before are over. */
 RECLAIM_PUBLIC int reclaim_synchronize(struct reclaim_lane *l, unsigned flags,
                                        const struct timespec *timeout);
 
-/* Waits until all frees deferred before it, by any client of the arena, are done. Errors as
-   reclaim_synchronize(). */
+/* Waits until all frees deferred before it, by any client of the arena, are done. */
 RECLAIM_PUBLIC int reclaim_barrier(struct reclaim_lane *l, const struct timespec *timeout);
+RECLAIM_PUBLIC int reclaim_barrier_flags(struct reclaim_lane *l, unsigned flags,
+                                         const struct timespec *timeout);
+
+/*
+ * For a signal handler of the lane's own thread: the interruptible wait that it is in says -EINTR, or, if
+ * it is in none, the next one that is not over at once. Without this call a handler that runs while the
+ * thread sleeps ends the wait too, SA_RESTART or not; but one that runs just before the thread goes to
+ * sleep does not. With it no signal is lost, wherever the thread is. Allowed in handlers that interrupt
+ * anything in this library; no system call.
+ */
+RECLAIM_PUBLIC int reclaim_lane_interrupt(struct reclaim_lane *l);
 
 /*
  * The pointer-sized word called name (1..48 of [A-Za-z0-9._-]), made (NULL) on first use; it lives as long as
