@@ -79,8 +79,8 @@ static const struct parameter table[] = {
     /* Free pages that are still backed by memory. */
     {"purge-threshold", SIZE(0, TIB(2)), ARENA(purge_threshold_bytes), .special = PARAMETER_MAY_BE_AUTO,
      .default_text = "auto", .source = "PURGE",
-     .doc = "With so many free bytes backed for 10ms, a purge takes half; auto: 32M for each bit of the CPU "
-            "count."},
+     .doc = "With so many free bytes backed and not used again at once, a purge takes half; auto: 32M for "
+            "each bit of the CPU count."},
     {"purge-delay", TIME(0, USEC_PER_HOUR), ARENA(purge_delay_usec), .special = PARAMETER_MAY_BE_OFF,
      .default_text = "10s", .source = "PURGE",
      .doc = "How long free pages stay backed before a purge takes them, few as they may be."},

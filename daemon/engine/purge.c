@@ -9,8 +9,9 @@
 /* G4: one that runs, or is about to, and one behind it. */
 #define WORKS_MAX 2u
 
-/* As long as it takes to punch 64 MiB, and to fill them again. */
-#define SETTLE_USEC 10000u
+/* As long as it takes to punch so much, and to fill it again: 10 ms for 64 MiB. */
+#define SETTLE_BYTES_MAX (64ull << 20)
+#define SETTLE_USEC_MAX 10000u
 
 /*
  * Rounds: holes of 1 MiB, 256, 64, 16 KiB, of any size. A large hole costs a tenth of what its pages cost one
@@ -46,7 +47,9 @@ static uint64_t over_usec(struct purge_timer *t, const struct purge_input *in, u
     }
     if (t->over_usec == 0)
         t->over_usec = in->now_usec;
-    return in->while_purging || in->threshold_bytes == 0 ? t->over_usec : t->over_usec + SETTLE_USEC;
+    if (in->while_purging)
+        return t->over_usec;
+    return t->over_usec + MIN(in->threshold_bytes, SETTLE_BYTES_MAX) * SETTLE_USEC_MAX / SETTLE_BYTES_MAX;
 }
 
 struct purge_decision purge_decide(struct purge_timer *t, const struct purge_input *in)

@@ -19,7 +19,8 @@
  *     unless one waits already behind another. Its turn comes when that one has ended, so it often finds
  *     nothing, or next to nothing.
  *  G5 What is used again at once is not given back: the count is a reason once it has been above the
- *     threshold for 10 ms, at every look. Not with purge-while-purging, nor with a threshold of 0.
+ *     threshold, at every look, for as long as it would take to give so much back: 10 ms for 64 MiB, and no
+ *     longer for more. Not with purge-while-purging.
  */
 #ifndef RECLAIMD_ENGINE_PURGE_H
 #define RECLAIMD_ENGINE_PURGE_H

@@ -56,6 +56,8 @@ static void test_first_snapshot(void **state)
         {64 * MIB - 1, 64 * MIB, 60 * S, false, false, START + 60 * S},
         {64 * MIB, 64 * MIB, 60 * S, false, false, START + 10 * MS}, /* G5 */
         {64 * MIB, 64 * MIB, 1 * MS, false, false, START + 1 * MS},
+        {4 * MIB, 1 * MIB, 60 * S, false, false, START + 156},
+        {MIB << 20, MIB << 19, 60 * S, false, false, START + 10 * MS},
         {64 * MIB, 64 * MIB, PURGE_NEVER, false, false, START + 10 * MS},
         {64 * MIB, 64 * MIB, 60 * S, true, true, PURGE_NEVER},
         {4096, 64 * MIB, 60 * S, true, true, PURGE_NEVER},
@@ -306,8 +308,12 @@ static void test_parameters_act_at_once(void **state)
     assert_decision(purge_decide(&t, &in), true, PURGE_NEVER);
     in.delay_usec = PURGE_NEVER;
     in.threshold_bytes = 4096;
-    assert_decision(purge_decide(&t, &in), false, in.now_usec + 10 * MS);
-    in.now_usec += 10 * MS;
+    assert_decision(purge_decide(&t, &in), true, PURGE_NEVER);
+    in.threshold_bytes = 2 * MIB;
+    in.lazy_bytes = 2 * MIB;
+    t.over_usec = 0;
+    assert_decision(purge_decide(&t, &in), false, in.now_usec + 312);
+    in.now_usec += 312;
     assert_decision(purge_decide(&t, &in), true, PURGE_NEVER);
 }
 
