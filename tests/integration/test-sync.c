@@ -23,17 +23,89 @@ enum {
     FLIPS = 40,
 };
 
-/* ---- Those who wait ------------------------------------------------------------------------------------------------ */
-
-struct group {
-    struct actor actors[WAITERS];
-    int n_called, n_done;
-};
+/* ---- What is counted ----------------------------------------------------------------------------------------------- */
 
 static int count(const int *n)
 {
     return __atomic_load_n(n, __ATOMIC_SEQ_CST);
 }
+
+static void assert_settled(struct daemon *d)
+{
+    int64_t woken;
+
+    assert_true(wait_until(arena_figure(d, "a", "synchronizing") == 0));
+    woken = arena_figure(d, "a", "directWakes") + arena_figure(d, "a", "workerWakes") +
+            arena_figure(d, "a", "fifoWakes");
+    assert_int_equal(arena_figure(d, "a", "synchronizes"), woken);
+}
+
+/* ---- Who is in flight ---------------------------------------------------------------------------------------------- */
+
+static int child_synchronizes(void *userdata)
+{
+    struct reclaim *r = must_open(userdata, "a");
+
+    return reclaim_synchronize(must_lane(r), 0, NULL); /* killed in it */
+}
+
+/* Given up, with a cookie, of a process that is killed: each counts until its time is over. */
+static void case_22_in_flight(void **state)
+{
+    const struct timespec moment = {.tv_nsec = 20000000}, limit = seconds(HANG_SECONDS);
+    struct daemon *d = *state;
+    static struct actor reader;
+    struct reclaim_lane *l;
+    struct reclaim *r;
+    uint64_t cookie;
+    int64_t direct;
+    pid_t child;
+
+    daemon_start(d, "--arena", "a:16M", "--set", "wake-from-gp=auto", "--set", "wake-flood=3", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    actor_start(&reader, r);
+    assert_null(actor_do(&reader, act_read_lock, NULL));
+    assert_int_equal(reclaim_synchronize(l, 0, &moment), -ETIMEDOUT);
+    assert_int_equal(arena_figure(d, "a", "synchronizing"), 1);
+    child = child_start(child_synchronizes, d);
+    assert_true(wait_until(arena_figure(d, "a", "synchronizing") == 2));
+    child_kill(child);
+    assert_int_equal(reclaim_gp_start(l, &cookie), 0);
+    assert_int_equal(reclaim_gp_wait(l, cookie, &moment), -ETIMEDOUT);
+    assert_null(actor_do(&reader, act_read_unlock, NULL));
+    assert_int_equal(reclaim_gp_wait(l, cookie, &limit), 0);
+    assert_settled(d);
+    assert_true(wait_until(n_clients(d) == 1)); /* not before: its ticket was on a list */
+
+    /* three at once are a flood, and when they are served it is over */
+    assert_null(actor_do(&reader, act_read_lock, NULL));
+    for (int i = 0; i < 3; i++) {
+        pid_t one = child_start(child_synchronizes, d);
+
+        assert_true(wait_until(arena_figure(d, "a", "synchronizing") == i + 1));
+        child_kill(one);
+    }
+    assert_null(actor_do(&reader, act_read_unlock, NULL));
+    assert_settled(d);
+    assert_true(arena_figure(d, "a", "fifoWakes") >= 3);
+    direct = arena_figure(d, "a", "directWakes");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(reclaim_synchronize(l, 0, &limit), 0);
+    assert_int_equal(arena_figure(d, "a", "directWakes"), direct + 3);
+    assert_settled(d);
+    actor_stop(&reader);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+/* ---- Held in the middle -------------------------------------------------------------------------------------------- */
+
+#ifdef RECLAIM_TEST_POINTS
+struct group {
+    struct actor actors[WAITERS];
+    int n_called, n_done;
+};
 
 static void *act_synchronize(struct actor *a, void *userdata)
 {
@@ -68,79 +140,6 @@ static void group_call(struct daemon *d, struct group *g, int first, int last, i
     assert_true(wait_until(arena_figure(d, "a", "synchronizing") == before + last - first));
 }
 
-static void assert_settled(struct daemon *d)
-{
-    int64_t woken;
-
-    assert_true(wait_until(arena_figure(d, "a", "synchronizing") == 0));
-    woken = arena_figure(d, "a", "directWakes") + arena_figure(d, "a", "workerWakes") +
-            arena_figure(d, "a", "fifoWakes");
-    assert_int_equal(arena_figure(d, "a", "synchronizes"), woken);
-}
-
-/* ---- Who is in flight ---------------------------------------------------------------------------------------------- */
-
-static int child_synchronizes(void *userdata)
-{
-    struct reclaim *r = must_open(userdata, "a");
-
-    return reclaim_synchronize(must_lane(r), 0, NULL); /* killed in it */
-}
-
-/* Given up, with a cookie, asked for by control, of a process that is killed: each counts until its time is over. */
-static void case_22_in_flight(void **state)
-{
-    const struct timespec moment = {.tv_nsec = 20000000}, limit = seconds(HANG_SECONDS);
-    struct daemon *d = *state;
-    static struct actor reader;
-    struct reclaim_lane *l;
-    struct reclaim *r;
-    uint64_t cookie;
-    int64_t direct;
-    pid_t child;
-
-    daemon_start(d, "--arena", "a:16M", "--set", "wake-from-gp=auto", "--set", "wake-flood=3", NULL);
-    r = must_open(d, "a");
-    l = must_lane(r);
-    actor_start(&reader, r);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
-    assert_int_equal(reclaim_synchronize(l, 0, &moment), -ETIMEDOUT);
-    assert_int_equal(arena_figure(d, "a", "synchronizing"), 1);
-    child = child_start(child_synchronizes, d);
-    assert_true(wait_until(arena_figure(d, "a", "synchronizing") == 2));
-    child_kill(child);
-    assert_int_equal(reclaim_gp_start(l, &cookie), 0);
-    assert_int_equal(reclaim_gp_wait(l, cookie, &moment),
-                     -ETIMEDOUT);
-    assert_null(actor_do(&reader, act_read_unlock, NULL));
-    assert_int_equal(reclaim_gp_wait(l, cookie, &limit), 0);
-    assert_settled(d);
-    assert_true(wait_until(n_clients(d) == 1)); /* not before: its ticket was on a list */
-
-    /* three at once are a flood, and when they are served it is over */
-    assert_null(actor_do(&reader, act_read_lock, NULL));
-    for (int i = 0; i < 3; i++) {
-        pid_t one = child_start(child_synchronizes, d);
-
-        assert_true(wait_until(arena_figure(d, "a", "synchronizing") == i + 1));
-        child_kill(one);
-    }
-    assert_null(actor_do(&reader, act_read_unlock, NULL));
-    assert_settled(d);
-    assert_true(arena_figure(d, "a", "fifoWakes") >= 3);
-    direct = arena_figure(d, "a", "directWakes");
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(reclaim_synchronize(l, 0, &limit), 0);
-    assert_int_equal(arena_figure(d, "a", "directWakes"), direct + 3);
-    assert_settled(d);
-    actor_stop(&reader);
-    reclaim_close(r);
-    daemon_stop(d);
-}
-
-/* ---- Held in the middle -------------------------------------------------------------------------------------------- */
-
-#ifdef RECLAIM_TEST_POINTS
 static char held_path[128];
 
 static void hold_at(void *userdata)
@@ -234,16 +233,16 @@ static void case_22_start_held(void **state)
     check_start_held(*state, "grace-membarrier:hold", true);
 }
 
-/* Which of the group is back; exactly one is. */
-static int find_back(struct group *g)
+/* One of the group that is back; NULL: nobody is. */
+static struct actor *find_back(struct group *g)
 {
     for (int i = 0; i < WAITERS; i++) {
         int value;
 
         if (sem_getvalue(&g->actors[i].done, &value) == 0 && value > 0)
-            return i;
+            return &g->actors[i];
     }
-    return -1;
+    return NULL;
 }
 
 struct walk {
@@ -251,18 +250,96 @@ struct walk {
     bool others_go_on; /* what holds the walker leaves the grace-period thread free */
 };
 
-/* The group is served by one grace period; its walker is held once one of them is back, who is returned. */
-static int walk_to_hold(struct daemon *d, struct group *g, struct actor *early)
+struct scene {
+    struct daemon *d;
+    struct reclaim *r;
+    struct actor early, late; /* readers */
+    struct group old, new;
+    struct actor *back[2]; /* of the old group: woken before the walker was held */
+};
+
+/* The group is served by two grace periods; the walker of the second is held once it has woken the first one. */
+static void walk_to_hold(struct scene *s)
 {
-    assert_null(actor_do(early, act_read_lock, NULL));
-    group_call(d, g, 0, WAITERS, 0);
-    /* the first one's call began a grace period, the others are served by the next */
-    assert_null(actor_do(early, act_read_unlock, NULL));
+    struct daemon *d = s->d;
+
+    assert_null(actor_do(&s->early, act_read_lock, NULL));
+    group_call(d, &s->old, 0, 1, 0);
+    assert_true(wait_until(arena_figure(d, "a", "gracePeriodsStarted") == 1));
+    group_call(d, &s->old, 1, WAITERS, 1); /* the others are served by the next */
+    assert_null(actor_do(&s->early, act_read_unlock, NULL));
     assert_true(wait_until(is_held()));
-    assert_true(wait_until(count(&g->n_done) >= 2));
+    assert_true(wait_until(count(&s->old.n_done) >= 2));
     sleep_ms(20);
-    assert_int_equal(count(&g->n_done), 2);
-    return find_back(g);
+    assert_int_equal(count(&s->old.n_done), 2);
+    for (int i = 0; i < 2; i++) {
+        s->back[i] = find_back(&s->old);
+        assert_non_null(s->back[i]);
+        assert_null(actor_end(s->back[i]));
+    }
+}
+
+/* The two call again at once, while a reader is in its section. */
+static void walk_call_again(struct scene *s)
+{
+    assert_null(actor_do(&s->late, act_read_lock, NULL));
+    for (int i = 0; i < 2; i++)
+        actor_begin(s->back[i], act_synchronize, &s->old);
+}
+
+static void walk_are_back(struct scene *s)
+{
+    assert_null(actor_do(&s->late, act_read_unlock, NULL));
+    for (int i = 0; i < 2; i++)
+        assert_null(actor_end(s->back[i]));
+}
+
+/* Another grace period begins and ends while the walker stands still; then the two call once more. */
+static void walk_others_go_on(struct scene *s)
+{
+    group_call(s->d, &s->new, 0, WAITERS, WAITERS);
+    walk_are_back(s);
+    for (int i = 0; i < WAITERS; i++)
+        assert_null(actor_end(&s->new.actors[i]));
+    assert_true(is_held());
+    assert_int_equal(count(&s->old.n_done), 4);
+    walk_call_again(s);
+}
+
+/* Those of the old list, whose grace period is over, are back although there is a reader; nobody else is. */
+static void walk_end(struct scene *s, int n_old, int n_new)
+{
+    for (int i = 0; i < WAITERS; i++)
+        if (&s->old.actors[i] != s->back[0] && &s->old.actors[i] != s->back[1])
+            assert_null(actor_end(&s->old.actors[i]));
+    sleep_ms(20);
+    assert_int_equal(count(&s->old.n_done), n_old);
+    assert_int_equal(count(&s->new.n_done), n_new);
+    walk_are_back(s);
+    for (int i = 0; i < WAITERS && n_new == 0; i++)
+        assert_null(actor_end(&s->new.actors[i]));
+    assert_settled(s->d);
+}
+
+static void scene_start(struct scene *s, struct daemon *d, const struct walk *walk)
+{
+    daemon_start_held(d, walk->point, walk->setting);
+    ctl_do(d, "set", walk->others_go_on ? "wake-direct=0" : "wake-direct=1000", NULL);
+    *s = (struct scene){.d = d, .r = must_open(d, "a")};
+    actor_start(&s->early, s->r);
+    actor_start(&s->late, s->r);
+    group_start(&s->old, s->r);
+    group_start(&s->new, s->r);
+}
+
+static void scene_stop(struct scene *s)
+{
+    group_stop(&s->old);
+    group_stop(&s->new);
+    actor_stop(&s->early);
+    actor_stop(&s->late);
+    reclaim_close(s->r);
+    daemon_stop(s->d);
 }
 
 /*
@@ -272,72 +349,26 @@ static int walk_to_hold(struct daemon *d, struct group *g, struct actor *early)
  */
 static void check_walk_held(struct daemon *d, const struct walk *walk)
 {
-    static struct actor early, late;
-    static struct group old, new;
-    struct reclaim *r;
-    int back, other;
+    static struct scene s;
 
-    daemon_start_held(d, walk->point, walk->setting);
-    ctl_do(d, "set", walk->others_go_on ? "wake-direct=0" : "wake-direct=1000", NULL);
-    r = must_open(d, "a");
-    actor_start(&early, r);
-    actor_start(&late, r);
-    group_start(&old, r);
-    group_start(&new, r);
-    back = walk_to_hold(d, &old, &early);
-    assert_true(back >= 0);
-    assert_null(actor_end(&old.actors[back]));
-    other = find_back(&old);
-    assert_true(other >= 0);
-    assert_null(actor_end(&old.actors[other]));
-
-    assert_null(actor_do(&late, act_read_lock, NULL));
-    actor_begin(&old.actors[back], act_synchronize, &old);
-    actor_begin(&old.actors[other], act_synchronize, &old);
-    assert_true(wait_until(count(&old.n_called) == WAITERS + 2));
+    scene_start(&s, d, walk);
+    walk_to_hold(&s);
+    walk_call_again(&s);
     ctl_do(d, "set", "wake-from-gp=auto", "wake-flood=1", NULL);
     ctl_do(d, "set", "wake-from-gp=no", NULL);
     ctl_do(d, "set", "wake-from-gp=yes", "wake-direct=1000", NULL);
     if (walk->others_go_on) {
-        group_call(d, &new, 0, WAITERS, WAITERS);
-        assert_null(actor_do(&late, act_read_unlock, NULL));
-        /* another grace period began and ended while the walker stands still */
-        for (int i = 0; i < WAITERS; i++)
-            assert_null(actor_end(&new.actors[i]));
-        assert_null(actor_end(&old.actors[back]));
-        assert_null(actor_end(&old.actors[other]));
-        assert_true(is_held());
-        assert_int_equal(count(&old.n_done), 4);
-        assert_null(actor_do(&late, act_read_lock, NULL));
-        actor_begin(&old.actors[back], act_synchronize, &old);
-        actor_begin(&old.actors[other], act_synchronize, &old);
+        walk_others_go_on(&s);
         release();
     } else {
         for (int i = 0; i < WAITERS; i++)
-            actor_begin(&new.actors[i], act_synchronize, &new);
-        assert_true(wait_until(count(&new.n_called) == WAITERS));
+            actor_begin(&s.new.actors[i], act_synchronize, &s.new);
+        assert_true(wait_until(count(&s.new.n_called) == WAITERS));
         release();
         assert_true(wait_until(arena_figure(d, "a", "synchronizing") == WAITERS + 2));
     }
-    for (int i = 0; i < WAITERS; i++) /* those of the old list: their grace period is over */
-        if (i != back && i != other)
-            assert_null(actor_end(&old.actors[i]));
-    sleep_ms(20);
-    assert_int_equal(count(&old.n_done), WAITERS + (walk->others_go_on ? 2 : 0));
-    assert_int_equal(count(&new.n_done), walk->others_go_on ? WAITERS : 0);
-    assert_null(actor_do(&late, act_read_unlock, NULL));
-    assert_null(actor_end(&old.actors[back]));
-    assert_null(actor_end(&old.actors[other]));
-    if (!walk->others_go_on)
-        for (int i = 0; i < WAITERS; i++)
-            assert_null(actor_end(&new.actors[i]));
-    assert_settled(d);
-    group_stop(&old);
-    group_stop(&new);
-    actor_stop(&early);
-    actor_stop(&late);
-    reclaim_close(r);
-    daemon_stop(d);
+    walk_end(&s, WAITERS + (walk->others_go_on ? 2 : 0), walk->others_go_on ? WAITERS : 0);
+    scene_stop(&s);
 }
 
 /* The second waiter that is completed: the first of those whom the second grace period serves. */
@@ -395,19 +426,25 @@ static void case_22_ticket_held(void **state)
     check_ticket_held(*state, "wake-from-gp=no");
 }
 #else
+static void without_points(void)
+{
+    (void)printf("skipped: built without test points (option test_points)\n");
+    skip();
+}
+
 static void case_22_start_held(void **state)
 {
-    skip(); /* a build without test points */
+    without_points();
 }
 
 static void case_22_walk_held(void **state)
 {
-    skip();
+    without_points();
 }
 
 static void case_22_ticket_held(void **state)
 {
-    skip();
+    without_points();
 }
 #endif
 
