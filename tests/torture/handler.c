@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A signal handler that reads: it interrupts readers, writers and the library at every instruction, and its
- * sections nest in whatever it finds.
+ * A signal handler that reads: it interrupts readers, writers and the library at every instruction, its
+ * sections nest in whatever it finds, and it ends waits.
  */
 #include <errno.h>
 #include <signal.h>
@@ -35,6 +35,8 @@ static void handle(int signal_number)
         (void)reader_look(&context, &seen);
         context.count->handler_sections++;
         reclaim_read_unlock(lane);
+        if (random_one_in(&context.random, 8))
+            (void)reclaim_lane_interrupt(lane);
     }
     errno = saved;
 }

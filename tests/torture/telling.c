@@ -56,7 +56,7 @@ void run_tell_end(const struct torture_run *run)
            " of them where another had been; the pipe moved on %" PRIu64 " times\n",
            sum.made, sum.reused, run->pipe.advanced);
     printf("Writers: %" PRIu64 " replaced, %" PRIu64 " deferred, %" PRIu64 " freed unpublished, %" PRIu64
-           " waits, %" PRIu64 " timeouts, %" PRIu64 " bursts, arena full %" PRIu64
+           " waits, %" PRIu64 " given up, %" PRIu64 " bursts, arena full %" PRIu64
            " times, ring full %" PRIu64 " times\n",
            sum.replaced, sum.deferred, sum.unpublished, sum.waits, sum.timeouts, sum.bursts, sum.full,
            sum.again);

@@ -372,14 +372,15 @@ static void do_wait(struct torture_thread *t)
     t->count->waits++;
 }
 
-/* A wait that is given up leaves its ticket behind: the next one must not be taken for it. */
+/* A wait that is given up, for time or a signal, leaves its ticket behind: the next is not taken for it. */
 static void do_timeout(struct torture_thread *t)
 {
     const struct timespec timeout = {.tv_nsec = random_below(&t->random, SHORT_TIMEOUT_NS)};
-    int r = random_one_in(&t->random, 2) ? reclaim_synchronize(t->lane, 0, &timeout)
-                                         : reclaim_barrier(t->lane, &timeout);
+    unsigned flags = random_one_in(&t->random, 2) ? RECLAIM_INTERRUPTIBLE : 0;
+    int r = random_one_in(&t->random, 2) ? reclaim_synchronize(t->lane, flags, &timeout)
+                                         : reclaim_barrier_flags(t->lane, flags, &timeout);
 
-    if (r == -ETIMEDOUT)
+    if (r == -ETIMEDOUT || (r == -EINTR && flags))
         t->count->timeouts++;
     else if (r < 0)
         (void)world_call_failed(t->world, r, "a wait with a timeout");
