@@ -46,25 +46,32 @@ static void purge_queue(struct arena *a, struct purge_work *work, enum purge_kin
 
 /* ---- A purge, in the purger's thread: worker's figures and heap are ours with the lock ---- */
 
-/* The next holes, of this round or of one that follows. None: the purge is over. */
+/* The next holes of this round. False: it has no more. */
+static bool work_fill_round(struct arena *a, struct purge_work *work, const struct purge_input *in)
+{
+    struct heap_purge_bounds bounds = {a->purge.min_bytes, purge_quota(&a->purge, in)};
+
+    work->n_holes = heap_purge_begin(a->heap, work->holes, PURGE_HOLES, &bounds, &a->purge.cursor);
+    return work->n_holes > 0 || (bounds.max_bytes > 0 && a->purge.cursor < a->bytes);
+}
+
+/* .. or of one that follows. */
 static void work_fill(struct arena *a, struct purge_work *work)
 {
     struct arena_parameters p;
-    struct heap_figures after;
+    struct heap_figures before, after;
     struct purge_input in;
 
     arena_parameters_get(a, &p);
+    heap_figures(a->heap, &before);
     purge_look(a, &p, now_usec(), &in);
     if (!work->begun)
         purge_begun(&a->purge, &in);
     work->begun = true;
-    do {
-        struct heap_purge_bounds bounds = {a->purge.min_bytes, purge_quota(&a->purge, &in)};
-
-        work->n_holes = heap_purge_begin(a->heap, work->holes, PURGE_HOLES, &bounds, &a->purge.cursor);
-    } while (work->n_holes == 0 && purge_next_round(&a->purge, &in));
+    while (!work->over && !work_fill_round(a, work, &in))
+        work->over = !purge_next_round(&a->purge, &in);
     heap_figures(a->heap, &after);
-    work->bytes = in.lazy_bytes - MIN(in.lazy_bytes, after.lazy_bytes);
+    work->bytes = before.backed_bytes - after.backed_bytes;
 }
 
 void arena_purge_begin(struct arena *a, struct purge_work *work)
@@ -79,15 +86,13 @@ void arena_purge_begin(struct arena *a, struct purge_work *work)
 /* True: it is over. */
 static bool work_end_holes(struct arena *a, struct purge_work *work)
 {
-    if (work->n_holes == 0 && !work->begun)
-        return false;
     for (unsigned i = 0; i < work->n_holes; i++)
         heap_purge_end(a->heap, &work->holes[i]);
     a->figures.punched_bytes += work->bytes;
     a->figures.n_holes += work->n_holes;
     if (work->n_holes > 0)
         trace_purge(a, work->n_holes, work->bytes);
-    if (work->kind == PURGE_LAZY && work->n_holes > 0)
+    if (work->kind == PURGE_LAZY && !work->over)
         return false;
     a->figures.n_purges_run++;
     purge_ended(&a->purge);

@@ -28,7 +28,7 @@ struct purge_work {
     struct purge_work *next;
     struct arena *arena; /* a reference */
     enum purge_kind kind;
-    bool begun;
+    bool begun, over;
     uint64_t from;  /* where a sweep goes on; the arena's length: that was all */
     struct job job; /* a sweep's way back */
     uint64_t bytes; /* that the holes give back: they go over pages that are not backed too */

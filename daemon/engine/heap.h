@@ -130,8 +130,9 @@ struct heap_purge_bounds {
 /*
  * Purge. heap_purge_begin(): finds up to n_holes runs of purgeable pages, in address order from *cursor (0 at
  * first; it is moved on, to the arena's length in the end), neighbours merged up to 64 MiB; marks them
- * PURGING, then clears their backed bits. The purger punches [offset, offset + bytes). heap_purge_end(): they
- * are free (and unbacked) again.
+ * PURGING, then clears their backed bits. As one call looks at so many runs only, there may be more although
+ * it found none. The purger punches [offset, offset + bytes). heap_purge_end(): they are free (and unbacked)
+ * again.
  */
 unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_holes,
                           const struct heap_purge_bounds *bounds, uint64_t *cursor);

@@ -15,6 +15,9 @@
 /* 64 MiB take about 10 ms to punch: so long may pages be unavailable that somebody may want. */
 #define HOLE_PAGES_MAX 16384u
 
+/* Holes that one call looks at, most of them perhaps too small: the arena's owner waits meanwhile. */
+#define HOLE_LOOKS_MAX 4096u
+
 /* Pages of a chunk that may be handed out or punched now. */
 static uint32_t chunk_free_pages(const struct heap *h, uint64_t chunk)
 {
@@ -146,12 +149,13 @@ unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_ho
 {
     uint64_t page = DIV_ROUND_UP(*cursor, ABI_PAGE_BYTES), n_backed, end, n_lazy;
     uint64_t quota = DIV_ROUND_UP(MIN(bounds->max_bytes, h->state->arena_bytes), ABI_PAGE_BYTES);
-    unsigned n = 0;
+    unsigned n = 0, looks = 0;
 
     if (page == 0 && bounds->min_bytes == 0)
         kept_release(h);
     n_lazy = h->n_lazy;
-    while (n < n_holes && n_lazy - h->n_lazy < quota && (page = hole_first(h, page)) != BITMAP_NONE) {
+    while (n < n_holes && looks++ < HOLE_LOOKS_MAX && n_lazy - h->n_lazy < quota &&
+           (page = hole_first(h, page)) != BITMAP_NONE) {
         end = hole_end(h, page, &n_backed);
         if (n_backed * ABI_PAGE_BYTES >= bounds->min_bytes) {
             end = MIN(end, page + (quota - (n_lazy - h->n_lazy)));

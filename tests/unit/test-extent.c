@@ -490,6 +490,32 @@ static void test_gaps_do_not_make_a_hole_large(void **state)
     fixture_deinit(&f);
 }
 
+/* The arena's owner waits while they are looked at, so not at all of them at once. */
+static void test_many_small_holes_take_several_looks(void **state)
+{
+    const struct heap_purge_bounds bounds = {MIB, UINT64_MAX};
+    uint64_t cursor = 0, before = 0;
+    struct heap_hole hole;
+    uint64_t words[5000];
+    struct fixture f;
+    unsigned n = 0;
+
+    fixture_init(&f, 512 * MIB);
+    for (unsigned i = 0; i < ARRAY_SIZE(words); i++) {
+        words[i] = fixture_alloc_pages(&f, 8);
+        (void)fixture_alloc_pages(&f, 8);
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(words); i++)
+        fixture_free(&f, words[i]);
+    for (; cursor < 512 * MIB; n++) {
+        assert_int_equal(heap_purge_begin(f.heap, &hole, 1, &bounds, &cursor), 0);
+        assert_true(cursor > before);
+        before = cursor;
+    }
+    assert_in_range(n, 2, ARRAY_SIZE(words) / 100);
+    fixture_deinit(&f);
+}
+
 /* Reuse before purge: a new chunk for pieces, and a place in an old one, are chosen where memory is. */
 static void test_what_is_backed_is_handed_out_first(void **state)
 {
@@ -722,6 +748,7 @@ int main(void)
         cmocka_unit_test(test_holes_have_a_longest_length),
         cmocka_unit_test(test_holes_have_a_longest_sum),
         cmocka_unit_test(test_gaps_do_not_make_a_hole_large),
+        cmocka_unit_test(test_many_small_holes_take_several_looks),
         cmocka_unit_test(test_what_is_backed_is_handed_out_first),
         cmocka_unit_test(test_a_backed_piece_is_handed_out_first),
         cmocka_unit_test(test_what_is_being_purged_is_not_handed_out),
