@@ -185,7 +185,7 @@ static void test_while_one_runs(void **state)
         }
 }
 
-/* G5: what dips below the threshold now and then is used again; with yes, and without a threshold, nobody waits. */
+/* G5: what dips below the threshold at times is used again. With yes, or with no threshold, nobody waits. */
 static void test_settles_first(void **state)
 {
     struct purge_timer t = {0};
