@@ -262,6 +262,19 @@ void daemon_kill(struct daemon *d)
     d->pid = 0;
 }
 
+void daemon_halt(const struct daemon *d)
+{
+    siginfo_t info;
+
+    assert_int_equal(kill(d->pid, SIGSTOP), 0);
+    assert_int_equal(waitid(P_PID, (id_t)d->pid, &info, WSTOPPED), 0);
+}
+
+void daemon_go_on(const struct daemon *d)
+{
+    assert_int_equal(kill(d->pid, SIGCONT), 0);
+}
+
 void daemon_remove(struct daemon *d)
 {
     (void)unlink(d->log);

@@ -77,6 +77,9 @@ int daemon_try(struct daemon *d, char words[static WORDS_BYTES], ...) __attribut
 void daemon_audit(const struct daemon *d); /* must be clean */
 void daemon_terminate(struct daemon *d);   /* SIGTERM; must end with 0 */
 void daemon_kill(struct daemon *d);        /* SIGKILL */
+/* SIGSTOP and SIGCONT: it stands still meanwhile, whoever calls. */
+void daemon_halt(const struct daemon *d);
+void daemon_go_on(const struct daemon *d);
 /* audit, SIGTERM, then the directory goes; d may be started again afterwards. */
 void daemon_stop(struct daemon *d);
 void daemon_remove(struct daemon *d); /* the directory alone */

@@ -6,7 +6,7 @@ enum {
     EXTENT_BYTES = 8192,
     SPAN_BYTES = 256,
     MANY_OBJECTS = 24000, /* more than a ring and the limit below hold together */
-    WAITERS = 12, /* a group of them */
+    WAITERS = 12,         /* a group of them */
 };
 
 /* ---- 02 ---------------------------------------------------------------------------------------------------------------- */
@@ -45,7 +45,8 @@ static void case_02_defer_in_section_while_another_synchronizes(void **state)
     struct reclaim *r;
     int n_waiting = 0;
 
-    daemon_start(d, "--arena", "a:32M", "--set", "client-pending-max=256K", "--set", "drain-interval=20ms", NULL);
+    daemon_start(d, "--arena", "a:32M", "--set", "client-pending-max=256K", "--set", "drain-interval=20ms",
+                 NULL);
     r = must_open(d, "a");
     l = must_lane(r);
     actor_start(&other, r);
@@ -64,7 +65,8 @@ static void case_02_defer_in_section_while_another_synchronizes(void **state)
     reclaim_read_unlock(l);
 
     assert_null(actor_end(&other));
-    assert_int_equal(defer_all(l, objects, MANY_OBJECTS), 0); /* outside the call waits instead; NULL is fine */
+    assert_int_equal(defer_all(l, objects, MANY_OBJECTS),
+                     0); /* outside the call waits instead; NULL is fine */
     assert_int_equal(reclaim_barrier(l, NULL), 0);
     assert_int_equal(arena_figure(d, "a", "pendingObjects"), 0);
     assert_int_equal(arena_figure(d, "a", "refusedRecords"), 0);
@@ -238,6 +240,138 @@ static void case_21_same_channel(void **state)
     check_order(*state, EXTENT_BYTES, EXTENT_BYTES, "gp-wait=callback");
 }
 
+/* As many as a ring has records, one a record: what is deferred after them is chained. */
+static void fill_ring(struct reclaim_lane *l, void *objects[ABI_RING_RECORDS])
+{
+    for (unsigned i = 0; i < ABI_RING_RECORDS; i++)
+        assert_int_equal(reclaim_defer_free_head(l, objects[i], objects[i]), 0);
+}
+
+/* Deferred by a way that the ring has no room for. The daemon stands still, and goes on afterwards. */
+static void defer_chained(struct daemon *d, struct reclaim_lane *l, void *fillers[ABI_RING_RECORDS],
+                          void *object)
+{
+    fill_ring(l, fillers);
+    assert_int_equal(reclaim_defer_free_head(l, object, object), 0);
+    assert_true(lane_shared(l)->chain_count > 0);
+    daemon_go_on(d);
+}
+
+/* The same as check_order(), where one of the two is chained; its first 16 bytes are the library's then. */
+static void check_chain_order(struct daemon *d, bool first_chained, const char *mode)
+{
+    static void *fillers[ABI_RING_RECORDS];
+    struct actor early = {0}, late = {0};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+    char *first, *second;
+    uint64_t before;
+
+    daemon_start(d, "--arena", "a:32M", "--set", "drain-interval=1ms", "--set", "zero-on-free=yes", "--set",
+                 "purge-delay=off", "--set", "client-pending-max=100%", "--set", mode, NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    actor_start(&early, r);
+    actor_start(&late, r);
+    for (unsigned i = 0; i < ABI_RING_RECORDS; i++)
+        fillers[i] = must_alloc(l, 512);
+    first = memset(must_alloc(l, SPAN_BYTES), 0xa5, SPAN_BYTES);
+    second = memset(must_alloc(l, SPAN_BYTES), 0x5a, SPAN_BYTES);
+
+    before = gp_started(r);
+    assert_null(actor_do(&early, act_read_lock, NULL));
+    if (first_chained) {
+        daemon_halt(d);
+        defer_chained(d, l, fillers, first);
+    } else {
+        assert_int_equal(reclaim_defer_free(l, first), 0);
+    }
+    assert_true(wait_until(gp_started(r) > before));
+    if (!first_chained)
+        daemon_halt(d);
+    assert_null(actor_do(&late, act_read_lock, NULL));
+    if (first_chained)
+        assert_int_equal(reclaim_defer_free(l, second), 0);
+    else
+        defer_chained(d, l, fillers, second);
+    assert_true(wait_until(arena_figure(d, "a", "pendingObjects") == ABI_RING_RECORDS + 2));
+    assert_true(bytes_are(first + 16, 0xa5, SPAN_BYTES - 16));
+
+    assert_null(actor_do(&early, act_read_unlock, NULL));
+    assert_true(wait_until(bytes_are(first, 0, SPAN_BYTES)));
+    for (int i = 0; i < 30; i++, sleep_ms(2))
+        assert_true(bytes_are(second + 16, 0x5a, SPAN_BYTES - 16));
+    assert_null(actor_do(&late, act_read_unlock, NULL));
+    assert_true(wait_until(bytes_are(second, 0, SPAN_BYTES)));
+
+    actor_stop(&early);
+    actor_stop(&late);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+static void case_21_chain_first(void **state)
+{
+    check_chain_order(*state, true, "gp-wait=poll");
+    check_chain_order(*state, true, "gp-wait=callback");
+    check_chain_order(*state, true, "batching=no");
+}
+
+static void case_21_chain_second(void **state)
+{
+    check_chain_order(*state, false, "gp-wait=poll");
+    check_chain_order(*state, false, "gp-wait=callback");
+    check_chain_order(*state, false, "batching=no");
+}
+
+/*
+ * A reader stays, whatever happens around it: drains, pages that close, modes that change. What it may see
+ * of any channel is as it was until it leaves.
+ */
+static void case_21_reader_keeps_all(void **state)
+{
+    const size_t sizes[] = {16, SPAN_BYTES, 3000, EXTENT_BYTES, 1 << 20};
+    const struct timespec moment = {.tv_nsec = 20000000};
+    enum { ROUNDS = 12 };
+    static char *objects[ROUNDS][5];
+    struct daemon *d = *state;
+    struct actor reader = {0};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+
+    daemon_start(d, "--arena", "a:64M", "--set", "drain-interval=1ms", "--set", "zero-on-free=yes", "--set",
+                 "client-pending-max=100%", "--set", "purge-delay=0", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    actor_start(&reader, r);
+    assert_null(actor_do(&reader, act_read_lock, NULL));
+    for (int round = 0; round < ROUNDS; round++) {
+        static const char *const modes[] = {"batching=no", "gp-wait=callback", "batches=64", "expedited=yes"};
+
+        for (int i = 0; i < 5; i++)
+            objects[round][i] = memset(must_alloc(l, sizes[i]), 0xa5, sizes[i]);
+        for (int i = 0; i < 5; i++)
+            assert_int_equal(reclaim_defer_free(l, objects[round][i]), 0);
+        ctl_do(d, "set", modes[round % 4], NULL);
+        if (round % 4 == 3)
+            ctl_do(d, "reset", "batching", "gp-wait", "batches", "expedited", NULL);
+        assert_int_equal(reclaim_barrier(l, &moment),
+                         -ETIMEDOUT); /* pages close, a grace period is asked for */
+    }
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < 5; i++)
+            assert_true(bytes_are(objects[round][i], 0xa5, sizes[i]));
+    assert_int_equal(arena_figure(d, "a", "frees"), 0);
+    assert_null(actor_do(&reader, act_read_unlock, NULL));
+    assert_int_equal(reclaim_barrier(l, NULL), 0);
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < 5; i++)
+            assert_true(bytes_are(objects[round][i], 0, sizes[i]));
+    actor_stop(&reader);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
 /* ---- 22 ---------------------------------------------------------------------------------------------------------------- */
 
 struct group {
@@ -401,6 +535,9 @@ int main(void)
         daemon_test(case_21_span_page_first),
         daemon_test(case_21_extent_page_first),
         daemon_test(case_21_same_channel),
+        daemon_test(case_21_chain_first),
+        daemon_test(case_21_chain_second),
+        daemon_test(case_21_reader_keeps_all),
         daemon_test(case_22_next_grace_period),
         daemon_test(case_22_by_cookie),
         daemon_test(case_22_given_up),

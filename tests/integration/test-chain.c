@@ -24,19 +24,6 @@ static void start(struct daemon *d)
                  "client-pending-max=100%", NULL);
 }
 
-static void daemon_halt(const struct daemon *d)
-{
-    siginfo_t info;
-
-    assert_int_equal(kill(d->pid, SIGSTOP), 0);
-    assert_int_equal(waitid(P_PID, (id_t)d->pid, &info, WSTOPPED), 0);
-}
-
-static void daemon_go_on(const struct daemon *d)
-{
-    assert_int_equal(kill(d->pid, SIGCONT), 0);
-}
-
 /* ---- Objects with a head in them ---- */
 
 struct piece {
