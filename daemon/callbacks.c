@@ -13,7 +13,8 @@ void callbacks_init(struct callbacks *c)
 
 void callbacks_push(struct callbacks *c, struct callback *callback, void (*run)(struct callback *callback))
 {
-    callback->run = run;
+    /* Release: all that the pusher did before; pairs with the acquire in callbacks_run(). */
+    store_release(&callback->run, run);
     cds_wfcq_node_init(&callback->node);
     (void)fetch_add_relaxed(&c->n_queued, 1); /* a figure */
     (void)cds_wfcq_enqueue(&c->head, &c->tail, &callback->node);
@@ -35,13 +36,15 @@ bool callbacks_run(struct callbacks *c, uint64_t limit)
 {
     for (uint64_t i = 0; i < limit; i++) {
         struct cds_wfcq_node *node = __cds_wfcq_dequeue_blocking(&c->head, &c->tail);
+        void (*run)(struct callback * callback);
         struct callback *callback;
 
         if (!node)
             return false;
         callback = container_of(node, struct callback, node);
+        run = load_acquire(&callback->run);     /* pairs with callbacks_push() */
         store_relaxed(&c->n_run, c->n_run + 1); /* a figure, read elsewhere */
-        callback->run(callback);
+        run(callback);
     }
     return !callbacks_is_empty(c);
 }

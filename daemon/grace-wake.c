@@ -97,9 +97,11 @@ static void waiter_run(struct callback *callback)
  */
 static void wake_done(struct callback *callback)
 {
-    struct cds_wfs_head *list = __cds_wfs_pop_all(&container_of(callback, struct gp, done_callback)->done);
+    struct gp *gp = container_of(callback, struct gp, done_callback);
+    struct cds_wfs_head *list = __cds_wfs_pop_all(&gp->done);
     struct cds_wfs_node *node, *next;
 
+    sanitizer_acquire(&gp->done); /* its address alone */
     RECLAIM_TEST_POINT("wake-worker-detached");
     for (node = list ? cds_wfs_first(list) : NULL; node; node = next) {
         next = cds_wfs_next_blocking(node); /* W2 */
@@ -145,6 +147,8 @@ static void waker_take(struct waker *k, struct gp_waiter *w)
         break;
     case SYNC_WORKER:
         cds_wfs_node_init(&w->node);
+        sanitizer_release(
+            &k->gp->done); /* the push is a full barrier, and so is the pop_all in wake_done() */
         k->done_was_empty |= !cds_wfs_push(&k->gp->done, &w->node);
         break;
     default:

@@ -86,6 +86,27 @@ static inline void compiler_fence(void)
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
+/*
+ * What one thread did before sanitizer_release() another sees after sanitizer_acquire() of the same address: a note for
+ * ThreadSanitizer, and no code elsewhere. For orders that hold by operations that it does not see, inside of libraries.
+ */
+#if defined(__has_feature) /* clang's way; gcc's is the macro */
+#if __has_feature(thread_sanitizer)
+#define ORDERING_SANITIZED
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define ORDERING_SANITIZED
+#endif
+#ifdef ORDERING_SANITIZED
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+#define sanitizer_acquire(pointer) __tsan_acquire(pointer)
+#define sanitizer_release(pointer) __tsan_release(pointer)
+#else
+#define sanitizer_acquire(pointer) ((void)(pointer))
+#define sanitizer_release(pointer) ((void)(pointer))
+#endif
+
 /* Tells the processor that this is a spin loop. Orders nothing. */
 static inline void pause_cpu(void)
 {
