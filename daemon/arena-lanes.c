@@ -21,6 +21,13 @@
 #define CHAIN_A_LOOK 4096u                   /* objects of a chain: each is a cache miss or two */
 #define LOOK_A_PASS (16u * ABI_RING_RECORDS) /* of all lanes together: then other arenas get their turn */
 #define IDLE_LOOKS 64u /* a lane with nothing for so many looks is looked at only when all are */
+/*
+ * What lies in rings and in magazines is nobody's to use: for all active lanes together so much of each, as far as that
+ * is not too little for one.
+ */
+#define RINGS_BYTES (8u << 20)
+#define MAGAZINES_BYTES (4u << 20) /* of a class */
+#define RING_RECORDS_MIN 256u
 #define MAGAZINE_BYTES_MAX (512u << 10)
 #define EXTENT_RUN_BYTES_MAX (256u << 10)
 #define MAGAZINE_ARENA_SHARE 16u /* all lanes' magazines of a class together: this part of the arena */
@@ -280,7 +287,7 @@ static int lane_take(struct pass *pass, struct client_lane *cl)
                !load_relaxed(&cl->lane.shared->waiting)) { /* who waits has rung: a late view heals */
         cl->active = false;
     }
-    pass->pace = MAX(pass->pace, look.n_records * 256u / ABI_RING_RECORDS);
+    pass->pace = MAX(pass->pace, look.n_records * 256u / a->domain->ring_records);
     pass->n_looked += look.n_records;
     client_count_refused(pass, cl->client);
     return r;
@@ -425,7 +432,10 @@ void arena_collect_everything(struct pass *pass)
 
 static uint64_t magazine_bytes(const struct arena *a)
 {
-    return MIN((uint64_t)MAGAZINE_BYTES_MAX, a->bytes / MAGAZINE_ARENA_SHARE / MAX(a->n_lanes, 1u));
+    uint64_t share =
+        MIN(a->bytes / MAGAZINE_ARENA_SHARE / MAX(a->n_lanes, 1u), MAGAZINES_BYTES / MAX(a->n_active, 1u));
+
+    return MIN((uint64_t)MAGAZINE_BYTES_MAX, share);
 }
 
 static int give_extent(struct arena *a, struct client_lane *cl, uint32_t pages)
@@ -505,10 +515,22 @@ static void lane_serve_ask(struct pass *pass, struct client_lane *cl)
     lane_answer(&cl->lane, sequence, r == -ENOSPC ? -ENOMEM : r);
 }
 
+/* A record stands for a block at most. */
+static void arena_share_rings(struct arena *a)
+{
+    uint32_t records = RINGS_BYTES / ABI_BLOCK_BYTES / MAX(a->n_active, 1u);
+
+    records = MIN(MAX(records, RING_RECORDS_MIN), ABI_RING_RECORDS);
+    if (a->domain->ring_records != records)
+        store_relaxed(&a->domain->ring_records,
+                      records); /* a hint: late is harmless; pairs with ring_is_filled() */
+}
+
 void arena_fill_lanes(struct pass *pass)
 {
     struct arena *a = pass->arena;
     uint64_t max_bytes = magazine_bytes(a);
+    uint32_t n_active = 0;
     int error;
 
     for (uint32_t i = 0; i < a->n_lanes; i++) {
@@ -517,12 +539,15 @@ void arena_fill_lanes(struct pass *pass)
         if (cl->life != LANE_LIVE || !cl->active || load_relaxed(&cl->client->evicted) ||
             cl->client->observer)
             continue;
+        n_active++;
         if (lane_fill(&cl->lane, a->state, a->heap, max_bytes, &error, &pass->pace) > 0) {
             pass->found = true;
             cl->idle_looks = 0;
         }
         lane_serve_ask(pass, cl);
     }
+    a->n_active = n_active;
+    arena_share_rings(a);
 }
 
 /* ---- Wake, sleep ---- */

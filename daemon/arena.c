@@ -66,6 +66,7 @@ static int arena_open_domain(struct arena *a)
         .arena_bytes = a->bytes,
         .page_bytes = ABI_PAGE_BYTES,
         .readers_must_fence = !grace_has_membarrier(),
+        .ring_records = ABI_RING_RECORDS,
         .extent_block = UINT32_MAX,
     };
     return 0;

@@ -133,6 +133,7 @@ struct arena {
     bool sweep_due, sweeping;   /* compare the file with the books; under way */
     struct client_lane **lanes; /* in use, dense */
     uint32_t n_lanes, n_lanes_room;
+    uint32_t n_active; /* of them, at the last pass */
     uint32_t look_next;  /* lanes below it are yet to be looked at in this round; 0: a new round begins */
     bool looks_at_all;   /* .. which is one over all of them */
     uint32_t *free_states, n_free_states, next_state; /* lanes of the state segment */

@@ -120,8 +120,10 @@ struct abi_domain {
     /* enum abi_sleeps. Daemon: before its membarrier, then it looks again; pairs with lane_ring(). */
     uint32_t sleeps __attribute__((aligned(ABI_CACHE_LINE)));
     uint32_t flood_objects; /* a lane that queued so many rings although the daemon dozes; a parameter */
+    /* how far a lane's ring may fill outside a section: all rings together bind so much memory and no more */
+    uint32_t ring_records;
     uint32_t extent_block; /* no block below is an extent's: a record from there on rings although it dozes */
-    uint32_t reserved1[13];
+    uint32_t reserved1[12];
 };
 
 /* ---- Channel: one client and the daemon ---- */

@@ -108,7 +108,7 @@ int reclaim_defer_free_head(struct reclaim_lane *lane, void *p, struct reclaim_h
     RECLAIM_SANITIZER_RELEASE(lane);
     if (abi_word_block(open) == abi_word_block(word) && !(abi_word_mask(open) & abi_word_mask(word)))
         return defer_join(l, word);
-    if (likely(ring_has_room(l)))
-        return defer_append(l, word); /* which waits only without room */
+    if (likely(ring_has_room(l))) /* to the end: C4, no wait for what the daemon would rather have */
+        return unlikely(load_relaxed(&l->shared->evicted)) ? -ESHUTDOWN : defer_put(l, word);
     return chain_push(l, granule, head_granule - granule, head_in_p);
 }

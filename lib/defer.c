@@ -24,23 +24,27 @@
 #define RING_MASK (ABI_RING_RECORDS - 1)
 #define ROOM_TIMEOUT_NS (10 * 1000000000ull)
 
-static bool room_is_there(struct lane *l, unsigned what)
+/* in_section: whoever may be waited for by others fills its ring to the end before it waits. */
+static bool room_is_there(struct lane *l, unsigned in_section)
 {
     /* D3: the daemon has read what is below; pairs with lane_collect() */
     l->tail = load_acquire(&l->shared->tail);
-    return !ring_is_full(l) || (load_relaxed(&l->shared->over_limit) && what); /* stale: one more turn */
+    if (!in_section)
+        return !ring_is_filled(l);
+    return !ring_is_full(l) || load_relaxed(&l->shared->over_limit); /* stale: one more turn */
 }
 
 /* D4 */
 static int defer_wait_room(struct lane *l)
 {
+    unsigned in_section = thread_in_section();
     int r;
 
     if (load_relaxed(&l->shared->evicted)) /* one record late is harmless */
         return -ESHUTDOWN;
-    if (room_is_there(l, 0))
+    if (room_is_there(l, in_section) && !ring_is_full(l))
         return 0;
-    r = lane_wait(l, LANE_WAITS_WAKE, room_is_there, thread_in_section(), clock_ns() + ROOM_TIMEOUT_NS);
+    r = lane_wait(l, LANE_WAITS_WAKE, room_is_there, in_section, clock_ns() + ROOM_TIMEOUT_NS);
     if (r < 0)
         return r == -ETIMEDOUT ? -EAGAIN : r;
     return ring_is_full(l) ? -EDEADLK : 0;
@@ -67,23 +71,11 @@ __attribute__((noinline, cold)) int defer_flood(struct lane *l)
     return defer_ring(l);
 }
 
-/* The ring looks full, or the client was evicted. */
-static __attribute__((noinline, cold)) int defer_append_later(struct lane *l, uint64_t word)
-{
-    int r = defer_wait_room(l);
-
-    return r < 0 ? r : defer_append(l, word);
-}
-
-/* Closes the open record and begins another. */
-__attribute__((noinline)) int defer_append(struct lane *l, uint64_t word)
+static inline int ring_put(struct lane *l, uint64_t word)
 {
     struct abi_lane *shared = l->shared;
     uint32_t head = l->head, closed = abi_word_mask(l->front.open);
 
-    /* as in defer_wait_room() */
-    if (unlikely(head - l->tail >= ABI_RING_RECORDS || load_relaxed(&shared->evicted)))
-        return defer_append_later(l, word);
     store_relaxed(&shared->ring[head & RING_MASK], word); /* published by head */
     RECLAIM_TEST_POINT("defer-record");
     l->front.open = word;
@@ -97,6 +89,29 @@ __attribute__((noinline)) int defer_append(struct lane *l, uint64_t word)
                  abi_word_block(word) >= load_relaxed(&l->domain->extent_block)))
         return defer_flood(l);
     return defer_ring(l);
+}
+
+/* Closes the open record and begins another, for which there is room: never waits. */
+__attribute__((noinline)) int defer_put(struct lane *l, uint64_t word)
+{
+    return ring_put(l, word);
+}
+
+/* The ring looks filled, or the client was evicted. */
+static __attribute__((noinline, cold)) int defer_append_later(struct lane *l, uint64_t word)
+{
+    int r = defer_wait_room(l);
+
+    return r < 0 ? r : defer_put(l, word);
+}
+
+/* The same, once there is room. */
+__attribute__((noinline)) int defer_append(struct lane *l, uint64_t word)
+{
+    /* as in defer_wait_room() */
+    if (unlikely(ring_is_filled(l) || load_relaxed(&l->shared->evicted)))
+        return defer_append_later(l, word);
+    return ring_put(l, word);
 }
 
 /* Saying no, or nothing. */

@@ -206,6 +206,7 @@ bool stall_calls_back(const struct reclaim *r); /* this is its callback's thread
 
 /* defer.c: into the ring, where waiting is allowed; below what only rings */
 int defer_append(struct lane *l, uint64_t word);
+int defer_put(struct lane *l, uint64_t word);
 int defer_flood(struct lane *l);
 
 /* wait.c: bells and sleeping */

@@ -47,10 +47,16 @@ static inline int defer_ring(struct lane *l)
     return unlikely(want != l->front.bell) ? lane_ring_new(l, want) : 0;
 }
 
-/* As far as we have looked. */
+/* No room at all, as far as we have looked. */
 static inline bool ring_is_full(const struct lane *l)
 {
     return l->head - l->tail >= ABI_RING_RECORDS;
+}
+
+/* As much as the daemon would like to see in it, who knows how many lanes there are. A hint, so relaxed. */
+static inline bool ring_is_filled(const struct lane *l)
+{
+    return l->head - l->tail >= MIN(load_relaxed(&l->domain->ring_records), ABI_RING_RECORDS);
 }
 
 /* A bit of the open record, which it has not. See D1 in defer.c. */

@@ -163,6 +163,7 @@ static inline void fake_segments_make(struct fake *f)
                                      .started = 7,
                                      .completed = 7,
                                      .flood_objects = 1u << 30,
+                                     .ring_records = ABI_RING_RECORDS,
                                      .extent_block = UINT32_MAX};
     *f->channel = (struct abi_channel){.magic = ABI_MAGIC_CHANNEL,
                                        .major = ABI_MAJOR,
