@@ -380,8 +380,8 @@ static void lane_look(struct pass *pass, struct client_lane *cl, bool all)
 }
 
 /*
- * A round over the lanes, which takes several passes when they have much: each goes on where the one before had to
- * stop, so that a lane that always has more does not come before those that have waited.
+ * A round over the lanes, which takes several passes when they have much: each goes on where the one before
+ * had to stop, so that a lane that always has more does not come before those that have waited.
  */
 void arena_look_at_lanes(struct pass *pass, bool all)
 {

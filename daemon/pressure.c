@@ -20,7 +20,8 @@
 #include "clock.h"
 #include "log.h"
 
-/* Some task waited for memory 150 ms in 2 s: what systemd asks for by default, in the smallest window that anybody may. */
+/* Some task waited for memory 150 ms in 2 s: what systemd asks for by default, in the smallest window that
+ * anybody may. */
 #define KERNEL_FILE "/proc/pressure/memory"
 #define KERNEL_TRIGGER "some 150000 2000000"
 
@@ -97,7 +98,9 @@ static int open_socket(const char *path)
     return steal_fd(&fd);
 }
 
-/* Whatever the path is. A FIFO is opened for writing too, so that it does not end when its other writers go. */
+/*
+ * Whatever the path is. A FIFO is opened for writing too, so that it does not end when its other writers go.
+ */
 static int open_path(const char *path, bool *ret_is_stream)
 {
     struct stat st;
@@ -139,7 +142,8 @@ static int open_kernel(struct pressure *p)
                          sizeof(KERNEL_TRIGGER)); /* with its NUL, as the kernel wants it */
 }
 
-/* libevent knows no priority events, which is how PSI speaks; an epoll descriptor around it is readable instead. */
+/* libevent knows no priority events, which is how PSI speaks; an epoll descriptor around it is readable
+ * instead. */
 static int watch_fd(struct pressure *p)
 {
     struct epoll_event event = {.events = p->is_stream ? EPOLLIN : EPOLLPRI};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory pressure: what the service manager says in MEMORY_PRESSURE_WATCH (a PSI file, FIFO or socket), else the kernel's
- * /proc/pressure/memory, whose windows are whole multiples of two seconds for the unprivileged. An event calls act(),
- * then events are let pass for a while: what was asked for takes its time. Both are counted. Where nothing can be
- * watched one message says so, and the service goes on. Main thread.
+ * Memory pressure: what the service manager says in MEMORY_PRESSURE_WATCH (a PSI file, FIFO or socket), else
+ * the kernel's /proc/pressure/memory, whose windows are whole multiples of two seconds for the unprivileged.
+ * An event calls act(), then events are let pass for a while: what was asked for takes its time. Both are
+ * counted. Where nothing can be watched one message says so, and the service goes on. Main thread.
  */
 #ifndef RECLAIMD_PRESSURE_H
 #define RECLAIMD_PRESSURE_H

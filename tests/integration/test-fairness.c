@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many arenas, lanes, threads and processors at one daemon that may use a single processor, so that one worker serves
- * them all: nobody waits for another's flood to end, nothing grows with what has come and gone, nothing is left behind.
+ * Many arenas, lanes, threads and processors at one daemon that may use a single processor, so that one
+ * worker serves them all: nobody waits for another's flood to end, nothing grows with what has come and gone,
+ * nothing is left behind.
  */
 #include "daemon-fixture.h"
 
@@ -38,7 +39,7 @@ enum {
 
 static const struct timespec limit = {.tv_sec = HANG_SECONDS};
 
-/* ---- The daemon -------------------------------------------------------------------------------------------------------- */
+/* ---- The daemon ---------------------------------------------------------------------------------------- */
 
 /* On the first of our processors alone. */
 static void use_one_processor(void *userdata)
@@ -101,7 +102,7 @@ static void store(uint64_t *p, uint64_t value)
     __atomic_store_n(p, value, __ATOMIC_RELEASE);
 }
 
-/* ---- Threads of a process ------------------------------------------------------------------------------------------------ */
+/* ---- Threads of a process ------------------------------------------------------------------------------ */
 
 struct crew {
     const struct daemon *d;
@@ -144,7 +145,7 @@ static struct reclaim_lane *child_lane(void)
     return l;
 }
 
-/* ---- One floods, the others do not ---------------------------------------------------------------------------------------- */
+/* ---- One floods, the others do not --------------------------------------------------------------------- */
 
 static void *flood_main(void *userdata)
 {
@@ -181,7 +182,8 @@ static void quiet_round(struct reclaim_lane *l)
     assert_int_equal(reclaim_barrier(l, &limit), 0);
 }
 
-/* Every quiet arena's frees are done and its barrier returns, again and again, and all the time the flood goes on. */
+/* Every quiet arena's frees are done and its barrier returns, again and again, and all the time the flood
+ * goes on. */
 static void check_quiet_ones(struct daemon *d)
 {
     struct reclaim *quiet[QUIET_ARENAS];
@@ -248,7 +250,7 @@ static void test_flood_of_singles(void **state)
     check_flood(*state, "batching=no", "client-pending-max=1M");
 }
 
-/* ---- One only allocates, one only frees ----------------------------------------------------------------------------------- */
+/* ---- One only allocates, one only frees ---------------------------------------------------------------- */
 
 /* In the arena; the one writes head and slots, the other tail. */
 struct queue {
@@ -306,7 +308,8 @@ static void consume(struct reclaim_lane *l, struct queue *q)
     }
 }
 
-/* What is allocated here is freed there, a million times: the arena, a sixth of them, never fills, and nothing stays. */
+/* What is allocated here is freed there, a million times: the arena, a sixth of them, never fills, and
+ * nothing stays. */
 static void test_producer_and_consumer(void **state)
 {
     struct daemon *d = *state;
@@ -338,7 +341,7 @@ static void test_producer_and_consumer(void **state)
     daemon_stop(d);
 }
 
-/* ---- Lanes come and go ---------------------------------------------------------------------------------------------------- */
+/* ---- Lanes come and go --------------------------------------------------------------------------------- */
 
 static uint64_t lane_numbers; /* a bit each */
 
@@ -426,7 +429,8 @@ static bool is_settled(const struct daemon *d, int64_t n_lanes)
            arena_figure(d, "a", "pendingObjects") == 0;
 }
 
-/* Threads, some of which put their lane and some do not: the numbers come round, and the daemon is as large as before. */
+/* Threads, some of which put their lane and some do not: the numbers come round, and the daemon is as large
+ * as before. */
 static void test_lanes_come_and_go(void **state)
 {
     struct daemon *d = *state;
@@ -490,7 +494,7 @@ static void test_processes_come_and_go(void **state)
     daemon_stop(d);
 }
 
-/* ---- Threads that move about ------------------------------------------------------------------------------------------------ */
+/* ---- Threads that move about --------------------------------------------------------------------------- */
 
 static void move_on(const cpu_set_t *all, unsigned *seed)
 {
@@ -555,7 +559,7 @@ static void test_migrants(void **state)
     daemon_stop(d);
 }
 
-/* ---- Eighty against one ----------------------------------------------------------------------------------------------------- */
+/* ---- Eighty against one -------------------------------------------------------------------------------- */
 
 static void *flooder_main(void *userdata)
 {

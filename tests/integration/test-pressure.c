@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory pressure as a user sees it: whoever tells the daemon that memory is short gets what is pending freed and what
- * is free given back at once, however far away the timers are, and then a while of peace.
+ * Memory pressure as a user sees it: whoever tells the daemon that memory is short gets what is pending freed
+ * and what is free given back at once, however far away the timers are, and then a while of peace.
  */
 #include "daemon-fixture.h"
 
@@ -152,7 +152,7 @@ static void check_words(const struct daemon *d)
     ctl_result_deinit(&r);
 }
 
-/* ---- What the service manager offers --------------------------------------------------------------------------------- */
+/* ---- What the service manager offers ------------------------------------------------------------------- */
 
 static void test_fifo(void **state)
 {
@@ -190,7 +190,8 @@ static int listen_at(const char *where)
     return fd;
 }
 
-/* What is to be written arrives first; when the other end goes there is a word in the log, and the service goes on. */
+/* What is to be written arrives first; when the other end goes there is a word in the log, and the service
+ * goes on. */
 static void test_socket(void **state)
 {
     const char expected[] = "some 200000 2000000"; /* with its NUL */
@@ -252,7 +253,8 @@ static void test_off(void **state)
     daemon_stop(d);
 }
 
-/* With every batch in flight behind a reader, the shortage is not forgotten: what came later goes once he has left. */
+/* With every batch in flight behind a reader, the shortage is not forgotten: what came later goes once he has
+ * left. */
 static void test_behind_a_reader(void **state)
 {
     struct daemon *d = *state;
@@ -285,7 +287,7 @@ static void test_behind_a_reader(void **state)
     daemon_stop(d);
 }
 
-/* ---- The kernel's own file -------------------------------------------------------------------------------------------- */
+/* ---- The kernel's own file ----------------------------------------------------------------------------- */
 
 static size_t n_found(const char *text, const char *words)
 {
@@ -296,7 +298,8 @@ static size_t n_found(const char *text, const char *words)
     return n;
 }
 
-/* Where nothing can be watched one line says so, however often parameters change, and everything else goes on. */
+/* Where nothing can be watched one line says so, however often parameters change, and everything else goes
+ * on. */
 static void check_unwatched(struct daemon *d, const char *why)
 {
     _cleanup_free_ char *log = NULL;
@@ -355,7 +358,8 @@ static void become_nobody(void *userdata)
         _exit(77);
 }
 
-/* Without anything from a service manager the kernel is asked, and anybody may: its window is one of two seconds. */
+/* Without anything from a service manager the kernel is asked, and anybody may: its window is one of two
+ * seconds. */
 static void test_kernel_file_unprivileged(void **state)
 {
     struct daemon *d = *state;

@@ -72,7 +72,9 @@ struct world {
 /* Makes the shared part; before the first fork. NULL: no memory. */
 struct world *world_new(const struct torture_options *options);
 
-/* Opens the arena in this process. -errno with words_set(), but -EMFILE under --tune: a limit of the moment. */
+/*
+ * Opens the arena in this process. -errno with words_set(), but -EMFILE under --tune: a limit of the moment.
+ */
 int world_open(struct world *w, unsigned flags, struct reclaim **ret);
 
 /* Fills a new arena with cells and entries. */

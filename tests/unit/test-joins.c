@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Case 21: an object joins what has its cookie already. Whatever comes between the deferring of one object and the
- * next, by whatever channel either arrives and in whatever way they are freed: none is freed before a grace period is
- * over that began after it was deferred, and all are freed in the end.
+ * Case 21: an object joins what has its cookie already. Whatever comes between the deferring of one object
+ * and the next, by whatever channel either arrives and in whatever way they are freed: none is freed before a
+ * grace period is over that began after it was deferred, and all are freed in the end.
  */
 #include "lane-fixture.h"
 
