@@ -13,6 +13,7 @@
 #include "thread.h"
 
 #define WORKERS_MAX 16u
+#define CALLBACKS_TURN_USEC 2000u /* ten entries at the FIFO are microseconds, a batch among them hundreds */
 
 struct reclaimer {
     pthread_mutex_t lock; /* queue, armed list, states, flags */
@@ -183,6 +184,18 @@ static void worker_wait(struct reclaimer *r, uint64_t nearest)
     r->n_idle--;
 }
 
+/*
+ * While we are at work somebody else keeps the time. But not for a turn at the FIFO which is over, and looks at the
+ * time again, long before the nearest deadline: who waits in the FIFO would pay for that worker's wake-up.
+ */
+static void hand_over_time(struct reclaimer *r, uint64_t nearest)
+{
+    if (nearest >= r->kept_usec)
+        return;
+    if (r->first || (callbacks_wait(r) && nearest < now_usec() + CALLBACKS_TURN_USEC))
+        wake_one(r);
+}
+
 static void *worker_main(void *userdata)
 {
     struct reclaimer *r = userdata;
@@ -193,8 +206,7 @@ static void *worker_main(void *userdata)
     while (!r->stop) {
         uint64_t nearest = queue_due(r);
 
-        if ((r->first || callbacks_wait(r)) && nearest < r->kept_usec)
-            wake_one(r); /* while we are at work somebody else keeps the time */
+        hand_over_time(r, nearest);
         if (callbacks_wait(r))
             run_callbacks(r);
         if (r->first)
