@@ -15,6 +15,8 @@ struct grace {
 
     pthread_mutex_t list_lock; /* requested */
     struct arena *requested;   /* each with a reference */
+    struct arena *postponed;   /* the thread's: to be started a little later, each with a reference */
+    uint64_t postponed_usec;   /* when the first of them is due, or RUN_NEVER */
     struct arena *active;      /* the thread's: grace periods under way, each with a reference */
 
     struct __cds_wfcq_head looks_head; /* clients whose tickets want a look, each with a reference */

@@ -117,7 +117,7 @@ static bool gp_need(struct grace *g, struct arena *a, uint64_t cookie, bool expe
     if (expedited)
         gp->expedite = MAX(gp->expedite, cookie);
     gp->notify |= notify;
-    return gp_list(g, a);
+    return gp_list(g, a) || expedited; /* it may be listed and postponed */
 }
 
 static void grace_wake_thread(struct grace *g)
@@ -187,6 +187,7 @@ static uint64_t grace_start(struct arena *a, uint64_t now)
     RECLAIM_TEST_POINT("grace-started");
     (void)pthread_mutex_unlock(&gp->lock);
     trace_gp_start(a, k);
+    sync_pace_start(&gp->pace, now);
     gp->active = true;
     gp->begun_usec = now;
     gp->threads_usec = now + 100000;
@@ -275,14 +276,37 @@ static bool gp_wants_start(struct arena *a)
     return wants;
 }
 
-/* Starts all that were asked for: one membarrier serves them together. */
-static void grace_start_requested(struct grace *g)
+/* S4 of engine/sync.h. True: not yet; it stays listed, with its reference, and is looked at again. */
+static bool gp_postpone(struct grace *g, struct arena *a, uint64_t now)
 {
-    struct arena *list = take_requested(g), *started = NULL, *next;
-    uint64_t now = list ? now_usec() : 0;
+    uint64_t next = sync_pace_next(&a->gp.pace, now);
+    struct arena_parameters p;
+    bool urgent;
+
+    if (next <= now)
+        return false;
+    arena_parameters_get(a, &p);
+    (void)pthread_mutex_lock(&a->gp.lock);
+    urgent = p.expedited || a->gp.expedite > a->gp.started || a->gp.active;
+    (void)pthread_mutex_unlock(&a->gp.lock);
+    if (urgent)
+        return false;
+    a->gp.next = g->postponed;
+    g->postponed = a;
+    g->postponed_usec = MIN(g->postponed_usec, next);
+    return true;
+}
+
+/* Those on the list that want one begin theirs; returns them. */
+static struct arena *grace_start_list(struct grace *g, struct arena *list, uint64_t now,
+                                      struct arena *started)
+{
+    struct arena *next;
 
     for (struct arena *a = list; a; a = next) {
         next = a->gp.next;
+        if (gp_postpone(g, a, now))
+            continue;
         if (!gp_wants_start(a)) {
             arena_unref(a);
             continue;
@@ -291,6 +315,25 @@ static void grace_start_requested(struct grace *g)
         a->gp.next_active = started; /* its reference goes along */
         started = a;
     }
+    return started;
+}
+
+static struct arena *take_postponed(struct grace *g)
+{
+    struct arena *list = g->postponed;
+
+    g->postponed = NULL;
+    g->postponed_usec = RUN_NEVER;
+    return list;
+}
+
+/* Starts all that were asked for: one membarrier serves them together. */
+static void grace_start_requested(struct grace *g)
+{
+    struct arena *requested = take_requested(g), *postponed = take_postponed(g), *started, *next;
+    uint64_t now = requested || postponed ? now_usec() : 0;
+
+    started = grace_start_list(g, postponed, now, grace_start_list(g, requested, now, NULL));
     if (!started)
         return;
     grace_membarrier(); /* pairs with the compiler fence in reclaim_read_lock() */
@@ -387,7 +430,7 @@ static void *grace_main(void *userdata)
 
         if (has_requested(g))
             until = 0;
-        handle_events(g, events, wait_events(g, events, MIN(until, unmute)));
+        handle_events(g, events, wait_events(g, events, MIN(MIN(until, unmute), g->postponed_usec)));
         grace_handle_looks(g);
         grace_start_requested(g);
     }
@@ -427,6 +470,7 @@ int grace_new(struct reclaimer *reclaimer, struct callbacks *callbacks, struct g
         return -ENOMEM;
     g->reclaimer = reclaimer;
     g->callbacks = callbacks;
+    g->postponed_usec = RUN_NEVER;
     (void)pthread_mutex_init(&g->list_lock, NULL);
     (void)pthread_mutex_init(&g->watch_lock, NULL);
     __cds_wfcq_init(&g->looks_head, &g->looks_tail);
@@ -448,6 +492,14 @@ static void grace_abandon(struct arena *a)
     arena_unref(a);
 }
 
+static void grace_abandon_list(struct arena *list)
+{
+    for (struct arena *a = list, *next; a; a = next) {
+        next = a->gp.next;
+        grace_abandon(a);
+    }
+}
+
 void grace_stop(struct grace *g)
 {
     store_release(&g->stop, 1); /* pairs with grace_main() */
@@ -459,10 +511,8 @@ void grace_stop(struct grace *g)
         g->active = a->gp.next_active;
         grace_abandon(a);
     }
-    for (struct arena *a = take_requested(g), *next; a; a = next) {
-        next = a->gp.next;
-        grace_abandon(a);
-    }
+    grace_abandon_list(take_requested(g));
+    grace_abandon_list(take_postponed(g));
     while (g->muted) {
         struct client *c = g->muted;
 

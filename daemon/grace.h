@@ -74,6 +74,7 @@ struct gp {
 
     /* the thread's own */
     bool active;
+    struct sync_pace pace;
     struct arena *next_active;
     struct cds_wfs_head *wait;        /* detached at the start of the grace period under way */
     struct gp_waiter *cookie_waiters; /* any order */

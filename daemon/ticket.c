@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "arena.h"
+#include "clock.h"
 #include "manager.h"
 #include "trace-events.h"
 #include "basic/macro.h"
@@ -109,13 +110,24 @@ static void ticket_barrier_run(struct job *job, struct arena *a)
     arena_barrier_begin(a, container_of(job, struct ticket, job));
 }
 
+/* Who calls, for S4 of engine/sync.h. */
+static void ticket_note_call(struct arena *a, struct client_lane *cl)
+{
+    uint64_t now = now_usec();
+
+    sync_pace_call(&a->gp.pace, now, cl->called_usec);
+    cl->called_usec = now;
+}
+
 static void ticket_serve(struct grace *g, struct arena *a, struct ticket *t, uint64_t cookie)
 {
     t->waiter.done = ticket_gp_done;
     t->waiter.expedited = t->kind == ABI_TICKET_SYNCHRONIZE_EXPEDITED;
     t->waiter.cookie = 0;
-    if (ticket_is_sync(t))
+    if (ticket_is_sync(t)) {
         trace_sync_request(a, t->lane->client->id);
+        ticket_note_call(a, t->lane);
+    }
     switch (t->kind) {
     case ABI_TICKET_SYNCHRONIZE:
     case ABI_TICKET_SYNCHRONIZE_EXPEDITED:

@@ -47,3 +47,34 @@ enum sync_way sync_end_next(struct sync_end *e, bool expedited)
     e->n[way]++;
     return way;
 }
+
+/* A window that nobody looked at is over, too: then the one before was quiet. */
+static void pace_roll(struct sync_pace *p, uint64_t now_usec)
+{
+    uint64_t age = now_usec - p->window_usec;
+
+    if (age < SYNC_WINDOW_USEC)
+        return;
+    p->crowd = age < 2 * SYNC_WINDOW_USEC && p->n_fresh >= SYNC_CROWD;
+    p->window_usec = now_usec;
+    p->n_fresh = 0;
+}
+
+void sync_pace_call(struct sync_pace *p, uint64_t now_usec, uint64_t last_usec)
+{
+    pace_roll(p, now_usec);
+    p->n_fresh += now_usec - last_usec >= SYNC_WINDOW_USEC;
+}
+
+void sync_pace_start(struct sync_pace *p, uint64_t now_usec)
+{
+    p->start_usec = now_usec;
+}
+
+uint64_t sync_pace_next(const struct sync_pace *p, uint64_t now_usec)
+{
+    struct sync_pace now = *p;
+
+    pace_roll(&now, now_usec);
+    return now.crowd || now.n_fresh >= SYNC_CROWD ? now.start_usec + SYNC_DISTANCE_USEC : 0;
+}

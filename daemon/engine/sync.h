@@ -14,6 +14,11 @@
  *     others: the grace-period thread wakes the first wake-direct, never more at one end, and a worker the
  *     rest.
  *  S3 Whether a waiter has a cookie or has given up makes no difference, and all of them count.
+ *  S4 In a crowd grace periods keep a distance, so that the next serves all that came meanwhile: each interrupts
+ *     every busy processor, and callers that trickle in over milliseconds would have one for nearly each. A crowd
+ *     is SYNC_CROWD callers within SYNC_WINDOW_USEC none of whom had called in the window before; it lasts for as
+ *     long as windows bring so many. Who calls again at once is no crowd, and who asks for an expedited grace
+ *     period does not wait.
  */
 #ifndef RECLAIMD_ENGINE_SYNC_H
 #define RECLAIMD_ENGINE_SYNC_H
@@ -60,5 +65,26 @@ struct sync_end sync_end_begin(uint64_t load, const struct sync_rule *rule);
 
 /* The next one's way. */
 enum sync_way sync_end_next(struct sync_end *e, bool expedited);
+
+/* S4 */
+#define SYNC_CROWD 8u
+#define SYNC_WINDOW_USEC 1000u
+#define SYNC_DISTANCE_USEC 250u
+
+struct sync_pace {
+    uint64_t window_usec; /* when it began */
+    uint32_t n_fresh;     /* callers in it */
+    bool crowd;           /* .. and in the one before, enough */
+    uint64_t start_usec;  /* of the last grace period */
+};
+
+/* Somebody calls, who called last at last_usec (0: never). */
+void sync_pace_call(struct sync_pace *p, uint64_t now_usec, uint64_t last_usec);
+
+/* A grace period begins. */
+void sync_pace_start(struct sync_pace *p, uint64_t now_usec);
+
+/* When the next may begin; not after now_usec: at once. */
+uint64_t sync_pace_next(const struct sync_pace *p, uint64_t now_usec);
 
 #endif

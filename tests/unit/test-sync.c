@@ -224,6 +224,82 @@ static void test_random_walk(void **state)
     }
 }
 
+/* ---- S4 ---- */
+
+#define START_USEC 1000000u
+
+/* n callers, each for the first time, one a step. */
+static uint64_t call_afresh(struct sync_pace *p, uint64_t now, unsigned n, uint64_t step)
+{
+    for (unsigned i = 0; i < n; i++, now += step)
+        sync_pace_call(p, now, 0);
+    return now;
+}
+
+static void test_a_crowd_is_paced(void **state)
+{
+    struct sync_pace p = {0};
+    uint64_t now = START_USEC;
+
+    now = call_afresh(&p, now, SYNC_CROWD - 1, 10);
+    sync_pace_start(&p, now);
+    assert_true(sync_pace_next(&p, now) <= now); /* not yet */
+    now = call_afresh(&p, now, 1, 10);
+    assert_int_equal(sync_pace_next(&p, now), p.start_usec + SYNC_DISTANCE_USEC);
+    now = call_afresh(&p, now, 200, 20); /* for windows on end */
+    assert_int_equal(sync_pace_next(&p, now), p.start_usec + SYNC_DISTANCE_USEC);
+    sync_pace_start(&p, now);
+    assert_int_equal(sync_pace_next(&p, now), now + SYNC_DISTANCE_USEC);
+    now += 2 * SYNC_WINDOW_USEC; /* nobody came */
+    assert_true(sync_pace_next(&p, now) <= now);
+}
+
+/* However fast: who waits for its answer before it calls again, and a few of them, are served at once. */
+static void test_who_calls_again_is_no_crowd(void **state)
+{
+    struct sync_pace p = {0};
+    uint64_t now = START_USEC, last[SYNC_CROWD - 1] = {0};
+
+    for (unsigned i = 0; i < 10000; i++, now += 3) {
+        sync_pace_call(&p, now, last[i % ARRAY_SIZE(last)]);
+        last[i % ARRAY_SIZE(last)] = now;
+        sync_pace_start(&p, now);
+        assert_true(sync_pace_next(&p, now) <= now);
+    }
+}
+
+/* Fewer than a crowd in each window, for ever. */
+static void test_seldom_callers_are_no_crowd(void **state)
+{
+    struct sync_pace p = {0};
+    uint64_t now = START_USEC;
+
+    for (unsigned i = 0; i < 1000; i++) {
+        now = call_afresh(&p, now, 1, SYNC_WINDOW_USEC / (SYNC_CROWD - 2));
+        assert_true(sync_pace_next(&p, now) <= now);
+    }
+}
+
+/* 512 callers within five milliseconds, a grace period of 10 us begun whenever that is allowed. */
+static void test_a_burst_costs_few(void **state)
+{
+    struct sync_pace p = {0};
+    uint64_t now = START_USEC, n_starts = 0;
+    unsigned n_waiting = 0;
+
+    for (unsigned i = 0; i < 512; i++, now += 10) {
+        sync_pace_call(&p, now, 0);
+        n_waiting++;
+        if (sync_pace_next(&p, now) > now)
+            continue;
+        sync_pace_start(&p, now);
+        n_starts++;
+        n_waiting = 0;
+    }
+    assert_true(n_starts <= 40);
+    assert_true(n_waiting <= SYNC_DISTANCE_USEC / 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +311,10 @@ int main(void)
         cmocka_unit_test(test_threshold_moves),
         cmocka_unit_test(test_mode_switches),
         cmocka_unit_test(test_random_walk),
+        cmocka_unit_test(test_a_crowd_is_paced),
+        cmocka_unit_test(test_who_calls_again_is_no_crowd),
+        cmocka_unit_test(test_seldom_callers_are_no_crowd),
+        cmocka_unit_test(test_a_burst_costs_few),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
