@@ -25,8 +25,8 @@
  * What lies in rings and in magazines is nobody's to use: for all active lanes together so much of each, as far as that
  * is not too little for one.
  */
-#define RINGS_BYTES (8u << 20)
-#define MAGAZINES_BYTES (4u << 20) /* of a class */
+#define RINGS_BYTES (6u << 20)
+#define MAGAZINES_BYTES (3u << 20) /* of a class */
 #define RING_RECORDS_MIN 256u
 #define MAGAZINE_BYTES_MAX (512u << 10)
 #define EXTENT_RUN_BYTES_MAX (256u << 10)

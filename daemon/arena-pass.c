@@ -203,7 +203,7 @@ static void arena_hold_back(struct pass *pass)
     struct arena *a = pass->arena;
 
     pass->holds_back = drain_holds_back(&a->hold, pass->now, a->pending.total_bytes, pass->p.flood_bytes,
-                                        a->gp_asked > pass->completed);
+                                        a->gp_asked, pass->completed);
     pass->found |= pass->holds_back;
 }
 

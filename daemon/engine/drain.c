@@ -64,13 +64,16 @@ struct drain_decision drain_decide(struct drain_timer *t, const struct drain_inp
 }
 
 bool drain_holds_back(struct drain_hold *h, uint64_t now_usec, uint64_t waiting_bytes, uint64_t flood_bytes,
-                      bool asked)
+                      uint64_t asked, uint64_t completed)
 {
-    if (!asked || waiting_bytes < flood_bytes) {
+    uint64_t age;
+
+    if (asked <= completed || waiting_bytes < flood_bytes / DRAIN_LATE_PART) {
         h->since_usec = 0;
         return false;
     }
-    if (h->since_usec == 0)
-        h->since_usec = now_usec;
-    return now_usec - h->since_usec < DRAIN_HOLD_USEC;
+    if (h->since_usec == 0 || h->completed != completed)
+        *h = (struct drain_hold){.since_usec = now_usec, .completed = completed};
+    age = now_usec - h->since_usec;
+    return age < DRAIN_HOLD_USEC && (age >= DRAIN_LATE_USEC || waiting_bytes >= flood_bytes);
 }

@@ -225,28 +225,34 @@ static void test_deadlines_hold_at_random(void **state)
     }
 }
 
-/* D4: rows in the order of time, one hold through all of them. */
+/* D4: rows in the order of time, one hold through all of them. flood-bytes is 1 MiB. */
 static void test_holds_back(void **state)
 {
     static const struct {
-        uint64_t at, bytes;
-        bool asked, holds;
+        uint64_t at, bytes, asked, completed;
+        bool holds;
     } rows[] = {
-        {0, 1 << 20, false, false}, /* the grace period was not asked for: what waits is for more to come */
-        {1, (1 << 20) - 1, true, false},
-        {2, 1 << 20, true, true},
-        {DRAIN_HOLD_USEC + 1, UINT64_MAX, true, true},
-        {DRAIN_HOLD_USEC + 2, UINT64_MAX, true, false}, /* long enough: a reader may be waiting for us */
-        {100 * MS, UINT64_MAX, true, false},            /* .. and it is not held up once more */
-        {101 * MS, 1 << 20, false, false},              /* that one is over */
-        {102 * MS, 1 << 20, true, true},
-        {103 * MS, 0, true, false}, /* freed */
-        {104 * MS, 2 << 20, true, true},
+        {0, 9 << 20, 5, 5, false}, /* no grace period was asked for: what waits is for more to come */
+        {1, (1 << 18) - 1, 6, 5, false},
+        {2, 1 << 20, 6, 5, true},
+        {3, (1 << 20) - 1, 6, 5, false}, /* less, and it is not late yet */
+        {DRAIN_LATE_USEC + 1, 1 << 18, 6, 5, false},
+        {DRAIN_LATE_USEC + 2, 1 << 18, 6, 5, true},
+        {DRAIN_LATE_USEC + 3, (1 << 18) - 1, 6, 5, false}, /* freed, by the grace period of somebody else */
+        {1000, 1 << 20, 6, 5, true},
+        {DRAIN_HOLD_USEC + 999, UINT64_MAX, 6, 5, true},
+        {DRAIN_HOLD_USEC + 1000, UINT64_MAX, 6, 5, false}, /* long enough: a reader may be waiting for us */
+        {100 * MS, UINT64_MAX, 7, 5, false},               /* .. and it is not held up once more */
+        {101 * MS, 1 << 20, 7, 6, true},                   /* the next one */
+        {102 * MS, 1 << 18, 7, 6, true},
+        {103 * MS, 1 << 18, 8, 7, false},
+        {104 * MS, 9 << 20, 8, 8, false},
     };
     struct drain_hold h = {0};
 
     for (unsigned i = 0; i < ARRAY_SIZE(rows); i++)
-        if (drain_holds_back(&h, START + rows[i].at, rows[i].bytes, 1 << 20, rows[i].asked) != rows[i].holds)
+        if (drain_holds_back(&h, START + rows[i].at, rows[i].bytes, 1 << 20, rows[i].asked,
+                             rows[i].completed) != rows[i].holds)
             fail_msg("row %u", i);
 }
 
