@@ -57,6 +57,7 @@ static void use_one_processor(void *userdata)
         _exit(77);
 }
 
+/* A thread that has yet to run has yet to name itself. */
 static unsigned n_workers(const struct daemon *d)
 {
     char path[320], name[32];
@@ -81,7 +82,7 @@ static unsigned n_workers(const struct daemon *d)
     do {                                                                                                     \
         (d)->before_exec = use_one_processor;                                                                \
         daemon_start(d, __VA_ARGS__, NULL);                                                                  \
-        assert_int_equal(n_workers(d), 1);                                                                   \
+        assert_true(wait_until(n_workers(d) == 1));                                                          \
     } while (0)
 
 static void *shared_memory(size_t bytes)
