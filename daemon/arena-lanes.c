@@ -451,19 +451,27 @@ static int give_extent(struct arena *a, struct client_lane *cl, uint32_t pages)
     return 0;
 }
 
+/* What may lie in a lane for later: what the arena has little of is for who needs it now. */
+static uint64_t extent_run_bytes(const struct arena *a)
+{
+    uint64_t out_bytes = a->figures.heap.out_bytes; /* at the last pass */
+
+    return MIN(MIN(magazine_bytes(a), EXTENT_RUN_BYTES_MAX), (a->bytes - MIN(a->bytes, out_bytes)) / 8);
+}
+
 /* One, and some more of the kind for who asks for it again and again: a question costs 20 us, an extent one. */
 static int ask_extent(struct arena *a, struct client_lane *cl, uint32_t pages)
 {
-    uint32_t n = lane_extent_run(&cl->lane, pages, MIN(magazine_bytes(a), EXTENT_RUN_BYTES_MAX));
-    int r;
+    uint32_t most = lane_extent_run(&cl->lane, pages, extent_run_bytes(a)), n = 0;
+    int r = 0;
 
     /* no honest lane asks for more than it takes */
-    if (lane_magazine_room(&cl->lane, ABI_CLASS_EXTENT) < n)
+    if (lane_magazine_room(&cl->lane, ABI_CLASS_EXTENT) < most)
         return -EINVAL;
-    r = give_extent(a, cl, pages);
-    while (r == 0 && --n > 0 && give_extent(a, cl, pages) == 0)
-        ;
-    return r;
+    while (n < most && (r = give_extent(a, cl, pages)) == 0)
+        n++;
+    lane_extents_given(&cl->lane, pages, n);
+    return n > 0 ? 0 : r;
 }
 
 static int ask_class(struct arena *a, struct client_lane *cl, unsigned class_index, struct pass *pass)

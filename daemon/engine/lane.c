@@ -374,12 +374,16 @@ bool lane_is_low(const struct lane *l)
 
 uint32_t lane_extent_run(struct lane *l, uint32_t pages, uint64_t max_bytes)
 {
-    uint64_t most = MAX(max_bytes / ((uint64_t)pages * ABI_PAGE_BYTES), 1u);
+    uint64_t most = MIN(max_bytes / ((uint64_t)pages * ABI_PAGE_BYTES), ABI_MAGAZINE_WORDS / 2);
+    uint32_t n = pages == l->extent_pages ? l->extent_run * 2 : 1;
 
-    l->extent_run = pages == l->extent_pages ? l->extent_run * 2 : 1;
-    l->extent_run = (uint32_t)MIN(l->extent_run, MIN(most, ABI_MAGAZINE_WORDS / 2));
+    return (uint32_t)MAX(MIN(n, most), 1u);
+}
+
+void lane_extents_given(struct lane *l, uint32_t pages, uint32_t n)
+{
     l->extent_pages = pages;
-    return l->extent_run;
+    l->extent_run = n;
 }
 
 bool lane_ask(const struct lane *l, unsigned *ret_class, uint32_t *ret_pages, unsigned *ret_flags,

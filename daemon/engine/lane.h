@@ -106,11 +106,14 @@ void lane_use_class(struct lane *l, unsigned class_index);
 bool lane_is_low(const struct lane *l);
 
 /*
- * How many extents to give a lane that asks for one of so many pages: one at first, then twice as many each time that
- * it asks for the same again, up to max_bytes. At least one; the lane keeps what it does not need yet, and frees it
- * when it asks for another size.
+ * How many extents to give a lane that asks for one of so many pages: one at first, then twice as many as it was given
+ * last, which it has used if it asks for the same again; up to max_bytes, and at least one. The lane keeps what it does
+ * not need yet, and frees it when it asks for another size.
  */
 uint32_t lane_extent_run(struct lane *l, uint32_t pages, uint64_t max_bytes);
+
+/* .. and how many it was given; 0: there was none, and it begins with one again. */
+void lane_extents_given(struct lane *l, uint32_t pages, uint32_t n);
 
 /* Ask: what the client waits for, if it is new: true, with class, pages and flags checked. A bad one is false
  * and ignored. */

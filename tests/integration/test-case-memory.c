@@ -127,6 +127,41 @@ static void extents_kept_in_a_lane(void **state)
     daemon_stop(d);
 }
 
+static void *act_alloc_extent(struct actor *a, void *userdata)
+{
+    return reclaim_alloc(a->lane, 16384);
+}
+
+/* Nor does who could not have one take all of what comes free later: the other needs it as much. */
+static void extents_of_a_full_arena_are_shared(void **state)
+{
+    enum { MOST = 1024 };
+    static void *mine[MOST];
+    struct daemon *d = *state;
+    struct actor other = {0};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+    unsigned n = 0, m = 0;
+
+    daemon_start(d, "--arena", "a:16M", "--set", "client-pending-max=100%", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    actor_start(&other, r);
+    while (n < MOST && (mine[n] = reclaim_alloc(l, 16384)))
+        n++;
+    assert_null(actor_do(&other, act_alloc_extent, NULL));
+    for (unsigned i = 0; i < 16; i++)
+        assert_int_equal(reclaim_defer_free(l, mine[--n]), 0);
+    assert_int_equal(reclaim_barrier(l, &limit), 0);
+    assert_non_null(actor_do(&other, act_alloc_extent, NULL));
+    while (reclaim_alloc(l, 16384))
+        m++;
+    assert_true(m >= 12);
+    actor_stop(&other);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
 /* ---- 03 and 04 ------------------------------------------------------------------------------------------------------------ */
 
 static void burst(struct reclaim_lane *l, size_t bytes, unsigned n)
@@ -149,8 +184,8 @@ static void check_floor(struct daemon *d, const char *interval, size_t bytes, un
     struct reclaim *r;
     uint64_t floor, file, peak;
 
-    daemon_start(d, "--arena", "a:512M", "--set", interval, "--set", "purge-delay=100ms", "--set", "client-pending-max=100%",
-                 NULL);
+    daemon_start(d, "--arena", "a:512M", "--set", interval, "--set", "purge-delay=100ms", "--set",
+                 "client-pending-max=100%", NULL);
     r = must_open(d, "a");
     l = must_lane(r);
     burst(l, bytes, 4); /* magazines and roots are there */
@@ -161,7 +196,8 @@ static void check_floor(struct daemon *d, const char *interval, size_t bytes, un
     peak = daemon_file_bytes(d);
     assert_true(peak >= floor + bytes * n / 2);
     sleep_ms((long)promised_ms);
-    assert_true(wait_until((file = daemon_file_bytes(d)) <= floor)); /* the machine may be busy: only a hang fails */
+    assert_true(
+        wait_until((file = daemon_file_bytes(d)) <= floor)); /* the machine may be busy: only a hang fails */
     assert_true(wait_until((uint64_t)arena_figure(d, "a", "backedBytes") <= floor));
     assert_int_equal(arena_figure(d, "a", "pendingObjects"), 0);
     assert_true(arena_figure(d, "a", "punchedBytes") > 0);
@@ -196,7 +232,8 @@ static void case_04_status_and_file_fall(void **state)
     l = must_lane(r);
     burst(l, EXTENT_BYTES, 64);
     assert_int_equal(reclaim_barrier(l, &limit), 0);
-    assert_true(wait_until(arena_figure(d, "a", "lazyBytes") >= 32 * (int64_t)MIB_BYTES)); /* "freed", but resident */
+    assert_true(
+        wait_until(arena_figure(d, "a", "lazyBytes") >= 32 * (int64_t)MIB_BYTES)); /* "freed", but resident */
     assert_int_equal(arena_figure(d, "a", "backedBytes"), daemon_file_bytes(d));
     ctl_do(d, "purge", "a", NULL);
     assert_true(daemon_file_bytes(d) < 2 * MIB_BYTES);
@@ -210,7 +247,8 @@ static void case_04_status_and_file_fall(void **state)
 
 static void check_map(const struct daemon *d, const char *line)
 {
-    if (strstr(line, "/dev/shm/") || (strstr(line, " /tmp/") && !strstr(line, "reclaimd") && strstr(line, d->directory)))
+    if (strstr(line, "/dev/shm/") ||
+        (strstr(line, " /tmp/") && !strstr(line, "reclaimd") && strstr(line, d->directory)))
         fail_msg("mapped: %s", line);
 }
 
@@ -304,7 +342,8 @@ static void case_14_memory_reserve(void **state)
     meminfo_write(path, 70);
     d->before_exec = meminfo_mount;
     d->userdata = path;
-    daemon_start(d, "--arena", "a:256M", "--set", "memory-reserve=5%", "--set", "purge-delay=off", NULL); /* 50M of 70M */
+    daemon_start(d, "--arena", "a:256M", "--set", "memory-reserve=5%", "--set", "purge-delay=off",
+                 NULL); /* 50M of 70M */
     r = must_open(d, "a");
     l = must_lane(r);
     objects[0] = reclaim_alloc(l, 64 * MIB_BYTES); /* could be sized, not backed */
@@ -319,7 +358,8 @@ static void case_14_memory_reserve(void **state)
     meminfo_write(path, 70); /* case 15: service resumes by itself */
     sleep_ms(100);
     for (n = 0; n < 8; n++)
-        (void)memset(objects[n] = must_alloc(l, EXTENT_BYTES), 1, EXTENT_BYTES); /* whatever was handed out is there */
+        (void)memset(objects[n] = must_alloc(l, EXTENT_BYTES), 1,
+                     EXTENT_BYTES); /* whatever was handed out is there */
     for (unsigned i = 0; i < n; i++)
         assert_int_equal(reclaim_defer_free(l, objects[i]), 0);
     reclaim_close(r);
@@ -330,7 +370,8 @@ static void case_14_memory_reserve(void **state)
 /* A memory control group of our own below the root of the hierarchy, whichever version that is. */
 static bool group_make(char path[128], uint64_t bytes)
 {
-    static const char *const roots[2][2] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}};
+    static const char *const roots[2][2] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+                                            {"/sys/fs/cgroup", "memory.max"}};
 
     for (int i = 0; i < 2; i++) {
         char file[192];
@@ -406,7 +447,8 @@ static void case_15_full_then_free_again(void **state)
     struct reclaim *r;
     unsigned n;
 
-    daemon_start(d, "--arena", "a:64M", "--set", "client-pending-max=100%", NULL); /* drain-interval is a second */
+    daemon_start(d, "--arena", "a:64M", "--set", "client-pending-max=100%",
+                 NULL); /* drain-interval is a second */
     r = must_open(d, "a");
     l = must_lane(r);
     for (int round = 0; round < 20; round++) {
@@ -464,6 +506,7 @@ int main(void)
         daemon_test(case_01_faster_than_single_callbacks),
         daemon_test(case_01_slow_reader),
         daemon_test(extents_kept_in_a_lane),
+        daemon_test(extents_of_a_full_arena_are_shared),
         daemon_test(case_03_floor_after_burst_of_extents),
         daemon_test(case_03_floor_after_burst_of_small_objects),
         daemon_test(case_03_floor_after_burst_of_pages),

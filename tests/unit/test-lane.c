@@ -356,25 +356,33 @@ static void test_fill_says_why_not(void **state)
 
 /* ---- Ask, owner, bell ---- */
 
-/* One at first, more of the same for who goes on asking, within a number of bytes. */
+/* One at first, twice what was given for who goes on asking, within a number of bytes; after none it begins anew. */
 static void test_extent_run(void **state)
 {
     static const struct {
         uint32_t pages;
         uint64_t max_bytes;
-        uint32_t n;
+        uint32_t n, given;
     } asks[] = {
-        {4, MIB, 1},       {4, MIB, 2}, {4, MIB, 4}, {5, MIB, 1},          {4, MIB, 1},          {4, MIB, 2},
-        {4, 3 * 16384, 3}, {4, 0, 1},   {4, MIB, 2}, {UINT32_MAX, MIB, 1}, {UINT32_MAX, MIB, 1},
+        {4, MIB, 1, 1}, {4, MIB, 2, 2},          {4, MIB, 4, 4},          {5, MIB, 1, 1},
+        {4, MIB, 1, 1}, {4, MIB, 2, 2},          {4, 3 * 16384, 3, 3},    {4, 0, 1, 1},
+        {4, MIB, 2, 1}, {4, MIB, 2, 0},          {4, MIB, 1, 0},          {4, MIB, 1, 1},
+        {4, MIB, 2, 2}, {UINT32_MAX, MIB, 1, 1}, {UINT32_MAX, MIB, 1, 1},
     };
     struct lane l = {0};
 
-    for (unsigned i = 0; i < ARRAY_SIZE(asks); i++)
-        if (lane_extent_run(&l, asks[i].pages, asks[i].max_bytes) != asks[i].n)
-            fail_msg("question %u", i);
-    for (unsigned i = 0; i < 40; i++)
-        assert_true(lane_extent_run(&l, 1, UINT64_MAX) <=
-                    ABI_MAGAZINE_WORDS / 2); /* they fit in an empty magazine */
+    for (unsigned i = 0; i < ARRAY_SIZE(asks); i++) {
+        for (int again = 0; again < 3; again++) /* a question that waits is looked at more than once */
+            if (lane_extent_run(&l, asks[i].pages, asks[i].max_bytes) != asks[i].n)
+                fail_msg("question %u", i);
+        lane_extents_given(&l, asks[i].pages, asks[i].given);
+    }
+    for (unsigned i = 0; i < 40; i++) {
+        uint32_t n = lane_extent_run(&l, 1, UINT64_MAX);
+
+        assert_true(n <= ABI_MAGAZINE_WORDS / 2); /* they fit in an empty magazine */
+        lane_extents_given(&l, 1, n);
+    }
 }
 
 static void test_ask(void **state)
