@@ -201,9 +201,11 @@ static uint64_t pass_end(struct pass *pass)
 static void arena_hold_back(struct pass *pass)
 {
     struct arena *a = pass->arena;
+    /* started: relaxed, as a view of a moment ago is one pass late */
+    struct drain_gp gp = {a->gp_asked, load_relaxed(&a->domain->started), pass->completed};
 
-    pass->holds_back = drain_holds_back(&a->hold, pass->now, a->pending.total_bytes, pass->p.flood_bytes,
-                                        a->gp_asked, pass->completed);
+    pass->holds_back =
+        drain_holds_back(&a->hold, pass->now, a->pending.total_bytes, pass->p.flood_bytes, &gp);
     pass->found |= pass->holds_back;
 }
 

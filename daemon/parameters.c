@@ -45,7 +45,8 @@ static const struct parameter table[] = {
     {"flood-objects", COUNT("objects", 1, UINT64_C(1) << 31), ARENA(flood_objects), .default_text = "512",
      .source = "DRAIN", .doc = "With so many objects pending, drains follow flood-interval."},
     {"flood-bytes", SIZE(KIB(4), TIB(1)), ARENA(flood_bytes), .default_text = "16M", .source = "DRAIN",
-     .doc = "With so many bytes pending, drains follow flood-interval, and who floods waits for them."},
+     .doc = "With so many bytes pending, drains follow flood-interval; who floods may wait for a grace "
+            "period to begin."},
     {"flood-interval", TIME(0, USEC_PER_SEC), ARENA(flood_interval_usec), .default_text = "1ms",
      .source = "DRAIN", .doc = "How long a drain waits once a flood is pending; 0 drains at once."},
     {"gp-wait", CHOICE(gp_wait_words), ARENA(gp_wait), .default_text = "poll", .source = "POLL",

@@ -64,16 +64,17 @@ struct drain_decision drain_decide(struct drain_timer *t, const struct drain_inp
 }
 
 bool drain_holds_back(struct drain_hold *h, uint64_t now_usec, uint64_t waiting_bytes, uint64_t flood_bytes,
-                      uint64_t asked, uint64_t completed)
+                      const struct drain_gp *gp)
 {
     uint64_t age;
 
-    if (asked <= completed || waiting_bytes < flood_bytes / DRAIN_LATE_PART) {
+    if (gp->asked <= gp->started || gp->started > gp->completed ||
+        waiting_bytes < flood_bytes / DRAIN_LATE_PART) {
         h->since_usec = 0;
         return false;
     }
-    if (h->since_usec == 0 || h->completed != completed)
-        *h = (struct drain_hold){.since_usec = now_usec, .completed = completed};
+    if (h->since_usec == 0 || h->completed != gp->completed)
+        *h = (struct drain_hold){.since_usec = now_usec, .completed = gp->completed};
     age = now_usec - h->since_usec;
     return age < DRAIN_HOLD_USEC && (age >= DRAIN_LATE_USEC || waiting_bytes >= flood_bytes);
 }

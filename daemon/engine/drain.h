@@ -8,10 +8,10 @@
  *     (objects or bytes); it follows from these instants and the parameters of the moment, so it is only
  *     brought forward by what happens, and a changed parameter acts on the armed timer.
  *  D3 With all batches in flight nothing is drained; the end of one asks again.
- *  D4 Under a flood that grace periods do not keep up with, rings are left alone while flood-bytes wait for one
- *     that was asked for, or a quarter of them for one that is late: rings fill, and who floods waits, which also
- *     leaves the processor to the grace period. DRAIN_HOLD_USEC later they are emptied again although that grace
- *     period is not over: a reader that waits for room in its ring may be the very one that it waits for.
+ *  D4 Under a flood rings are left alone while flood-bytes wait for a grace period that was asked for and has not
+ *     begun, or a quarter of them for one that is late to begin: the thread that begins it does not get a
+ *     processor. Rings fill, and who floods waits, which leaves it one. Readers have no part in it: nothing is held
+ *     back once a grace period is under way, nor for longer than DRAIN_HOLD_USEC.
  */
 #ifndef RECLAIMD_ENGINE_DRAIN_H
 #define RECLAIMD_ENGINE_DRAIN_H
@@ -60,17 +60,22 @@ struct drain_decision drain_decide(struct drain_timer *t, const struct drain_inp
 /* A batch took everything. */
 void drain_timer_done(struct drain_timer *t);
 
-/* D4: remembers since when so much waits for the grace period after this one. Zero: it does not. */
+/* D4: remembers since when so much waits. Zero: it does not. */
 struct drain_hold {
     uint64_t since_usec, completed;
 };
 
+/* Grace periods by number: the newest that was asked for, that began, that is over. */
+struct drain_gp {
+    uint64_t asked, started, completed;
+};
+
 #define DRAIN_HOLD_USEC 5000u /* two or three of the scheduler's slices */
-#define DRAIN_LATE_USEC 200u  /* four times what one takes that nobody is in the way of */
+#define DRAIN_LATE_USEC 200u  /* a thread that is woken begins within some tens */
 #define DRAIN_LATE_PART 4u
 
-/* waiting_bytes: pending in all. asked, completed: the newest grace period that was asked for, that is over. */
+/* waiting_bytes: all that is pending, also what is free to go and has yet to be freed. */
 bool drain_holds_back(struct drain_hold *h, uint64_t now_usec, uint64_t waiting_bytes, uint64_t flood_bytes,
-                      uint64_t asked, uint64_t completed);
+                      const struct drain_gp *gp);
 
 #endif

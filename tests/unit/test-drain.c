@@ -229,30 +229,31 @@ static void test_deadlines_hold_at_random(void **state)
 static void test_holds_back(void **state)
 {
     static const struct {
-        uint64_t at, bytes, asked, completed;
+        uint64_t at, bytes;
+        struct drain_gp gp;
         bool holds;
     } rows[] = {
-        {0, 9 << 20, 5, 5, false}, /* no grace period was asked for: what waits is for more to come */
-        {1, (1 << 18) - 1, 6, 5, false},
-        {2, 1 << 20, 6, 5, true},
-        {3, (1 << 20) - 1, 6, 5, false}, /* less, and it is not late yet */
-        {DRAIN_LATE_USEC + 1, 1 << 18, 6, 5, false},
-        {DRAIN_LATE_USEC + 2, 1 << 18, 6, 5, true},
-        {DRAIN_LATE_USEC + 3, (1 << 18) - 1, 6, 5, false}, /* freed, by the grace period of somebody else */
-        {1000, 1 << 20, 6, 5, true},
-        {DRAIN_HOLD_USEC + 999, UINT64_MAX, 6, 5, true},
-        {DRAIN_HOLD_USEC + 1000, UINT64_MAX, 6, 5, false}, /* long enough: a reader may be waiting for us */
-        {100 * MS, UINT64_MAX, 7, 5, false},               /* .. and it is not held up once more */
-        {101 * MS, 1 << 20, 7, 6, true},                   /* the next one */
-        {102 * MS, 1 << 18, 7, 6, true},
-        {103 * MS, 1 << 18, 8, 7, false},
-        {104 * MS, 9 << 20, 8, 8, false},
+        {0, 9 << 20, {5, 5, 5}, false}, /* no grace period was asked for: what waits is for more to come */
+        {1, (1 << 18) - 1, {6, 5, 5}, false},
+        {2, 1 << 20, {6, 5, 5}, true},
+        {3, (1 << 20) - 1, {6, 5, 5}, false}, /* less, and it is not late yet */
+        {DRAIN_LATE_USEC + 1, 1 << 18, {6, 5, 5}, false},
+        {DRAIN_LATE_USEC + 2, 1 << 18, {6, 5, 5}, true},
+        {DRAIN_LATE_USEC + 3, 9 << 20, {6, 6, 5}, false}, /* it has begun: for readers nobody is held back */
+        {DRAIN_LATE_USEC + 4, 9 << 20, {7, 6, 5}, false}, /* .. nor for the one behind it */
+        {1000, 1 << 20, {6, 5, 5}, true},
+        {DRAIN_HOLD_USEC + 999, UINT64_MAX, {6, 5, 5}, true},
+        {DRAIN_HOLD_USEC + 1000, UINT64_MAX, {6, 5, 5}, false}, /* long enough, whatever the reason */
+        {100 * MS, UINT64_MAX, {7, 5, 5}, false},               /* .. and not once more */
+        {101 * MS, 1 << 20, {7, 6, 6}, true},                   /* the next one */
+        {102 * MS, 1 << 18, {7, 6, 6}, true},
+        {103 * MS, 1 << 18, {8, 7, 7}, false},
+        {104 * MS, 9 << 20, {8, 8, 8}, false},
     };
     struct drain_hold h = {0};
 
     for (unsigned i = 0; i < ARRAY_SIZE(rows); i++)
-        if (drain_holds_back(&h, START + rows[i].at, rows[i].bytes, 1 << 20, rows[i].asked,
-                             rows[i].completed) != rows[i].holds)
+        if (drain_holds_back(&h, START + rows[i].at, rows[i].bytes, 1 << 20, &rows[i].gp) != rows[i].holds)
             fail_msg("row %u", i);
 }
 
