@@ -31,6 +31,7 @@
 #define MAGAZINE_BYTES_MAX (512u << 10)
 #define EXTENT_RUN_BYTES_MAX (256u << 10)
 #define MAGAZINE_ARENA_SHARE 16u /* all lanes' magazines of a class together: this part of the arena */
+#define ASK_WAIT_USEC 10000000u  /* as long as a defer waits for room: a reader may stay for ever */
 #define REFUSED_LOG_USEC 10000000u
 #define REFUSED_LOG_BURST 3u
 
@@ -340,8 +341,12 @@ static void lane_look_live(struct pass *pass, struct client_lane *cl, bool all)
         lane_evict(cl);
         return;
     }
-    if (lane_may_write(cl) && !lane_is_over_limit(pass, cl) && !pass->holds_back)
-        (void)lane_take_all(pass, cl);
+    if (!lane_may_write(cl) || lane_is_over_limit(pass, cl) || pass->holds_back)
+        return;
+    cl->client->account.most_bytes = pass->pending_max;
+    (void)lane_take_all(pass, cl);
+    cl->client->account.most_bytes = 0; /* whoever else collects takes all: a barrier, a burial */
+    (void)lane_is_over_limit(pass, cl);
 }
 
 /* A gone owner's ring is emptied whatever its limit: nobody adds to it. */
@@ -496,9 +501,13 @@ static bool ask_waits(struct pass *pass, struct client_lane *cl, unsigned flags)
         a->drain.urgent = DRAIN_FULL;
         a->purge.asked = true;
         cl->ask_cookie = arena_close_pages(a);
+        cl->ask_usec = pass->now;
         arena_want_cookie(a, cl->ask_cookie, false);
         return true;
     }
+    if (pass->now - cl->ask_usec >= ASK_WAIT_USEC)
+        return false;
+    pass_by(pass, cl->ask_usec + ASK_WAIT_USEC);
     return cl->ask_cookie > pass->completed || arena_oldest_cookie(a) <= cl->ask_cookie ||
            arena_purge_is_under_way(a);
 }
@@ -513,10 +522,10 @@ static void lane_serve_ask(struct pass *pass, struct client_lane *cl)
 
     if (!lane_ask(&cl->lane, &class_index, &pages, &flags, &sequence))
         return;
-    pass->found = true;
     r = class_index == ABI_CLASS_EXTENT ? ask_extent(a, cl, pages) : ask_class(a, cl, class_index, pass);
     if (r < 0 && r != -EINVAL && ask_waits(pass, cl, flags))
         return;
+    pass->found = true;
     if (r < 0)
         a->figures.n_refused_allocations++;
     cl->ask_cookie = 0;

@@ -86,6 +86,7 @@ struct client_lane {
     enum lane_life life;
     uint64_t grave_cookie;
     uint64_t ask_cookie; /* an allocation waits for it, urgent reclaim under way; 0: none */
+    uint64_t ask_usec;   /* .. since then */
     uint32_t arena_slot; /* in the arena's array of lanes in use */
     uint32_t suspect;    /* grace-period thread: it delays one for long: does its thread exist? */
     uint32_t lost;       /* grace-period thread: its thread is gone without the owner word saying so */

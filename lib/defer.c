@@ -24,27 +24,26 @@
 #define RING_MASK (ABI_RING_RECORDS - 1)
 #define ROOM_TIMEOUT_NS (10 * 1000000000ull)
 
-/* in_section: whoever may be waited for by others fills its ring to the end before it waits. */
-static bool room_is_there(struct lane *l, unsigned in_section)
+/* block: of the record to come. In a section: whoever may be waited for by others fills its ring to the end first. */
+static bool room_is_there(struct lane *l, unsigned block)
 {
     /* D3: the daemon has read what is below; pairs with lane_collect() */
     l->tail = load_acquire(&l->shared->tail);
-    if (!in_section)
-        return !ring_is_filled(l);
+    if (!thread_in_section())
+        return !ring_is_filled(l, block);
     return !ring_is_full(l) || load_relaxed(&l->shared->over_limit); /* stale: one more turn */
 }
 
 /* D4 */
-static int defer_wait_room(struct lane *l)
+static int defer_wait_room(struct lane *l, uint32_t block)
 {
-    unsigned in_section = thread_in_section();
     int r;
 
     if (load_relaxed(&l->shared->evicted)) /* one record late is harmless */
         return -ESHUTDOWN;
-    if (room_is_there(l, in_section) && !ring_is_full(l))
+    if (room_is_there(l, block) && !ring_is_full(l))
         return 0;
-    r = lane_wait(l, LANE_WAITS_WAKE, room_is_there, in_section, clock_ns() + ROOM_TIMEOUT_NS);
+    r = lane_wait(l, LANE_WAITS_WAKE, room_is_there, block, clock_ns() + ROOM_TIMEOUT_NS);
     if (r < 0)
         return r == -ETIMEDOUT ? -EAGAIN : r;
     return ring_is_full(l) ? -EDEADLK : 0;
@@ -100,7 +99,7 @@ __attribute__((noinline)) int defer_put(struct lane *l, uint64_t word)
 /* The ring looks filled, or the client was evicted. */
 static __attribute__((noinline, cold)) int defer_append_later(struct lane *l, uint64_t word)
 {
-    int r = defer_wait_room(l);
+    int r = defer_wait_room(l, abi_word_block(word));
 
     return r < 0 ? r : defer_put(l, word);
 }
@@ -109,7 +108,7 @@ static __attribute__((noinline, cold)) int defer_append_later(struct lane *l, ui
 __attribute__((noinline)) int defer_append(struct lane *l, uint64_t word)
 {
     /* as in defer_wait_room() */
-    if (unlikely(ring_is_filled(l) || load_relaxed(&l->shared->evicted)))
+    if (unlikely(ring_is_filled(l, abi_word_block(word)) || load_relaxed(&l->shared->evicted)))
         return defer_append_later(l, word);
     return ring_put(l, word);
 }

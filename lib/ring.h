@@ -53,10 +53,27 @@ static inline bool ring_is_full(const struct lane *l)
     return l->head - l->tail >= ABI_RING_RECORDS;
 }
 
-/* As much as the daemon would like to see in it, who knows how many lanes there are. A hint, so relaxed. */
-static inline bool ring_is_filled(const struct lane *l)
+#define RING_EXTENTS 64u    /* each may be large, so few wait for a collect */
+#define RING_OVER_LIMIT 16u /* client-pending-max is reached: what the ring holds comes on top of it */
+
+/*
+ * How many records it may hold, of which the next is for that block: the daemon knows how many lanes there are, and
+ * what is large, and who has more pending than he may. Hints, so relaxed.
+ */
+static inline uint32_t ring_limit(const struct lane *l, uint32_t block)
 {
-    return l->head - l->tail >= MIN(load_relaxed(&l->domain->ring_records), ABI_RING_RECORDS);
+    uint32_t limit = MIN(load_relaxed(&l->domain->ring_records), ABI_RING_RECORDS);
+
+    if (unlikely(block >= load_relaxed(&l->domain->extent_block)))
+        limit = MIN(limit, RING_EXTENTS);
+    if (unlikely(load_relaxed(&l->shared->over_limit)))
+        limit = MIN(limit, RING_OVER_LIMIT);
+    return limit;
+}
+
+static inline bool ring_is_filled(const struct lane *l, uint32_t block)
+{
+    return l->head - l->tail >= ring_limit(l, block);
 }
 
 /* A bit of the open record, which it has not. See D1 in defer.c. */

@@ -161,7 +161,7 @@ int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32
     pending_intake_begin(&in, pending, h, l->account);
     for (uint32_t end = index + n, at = index; n > 0 && r == 0; at = cursor_index(l->state->cursor)) {
         r = collect_step(l, &in, end);
-        if (end - at == 1)
+        if (end - at == 1 || pending_intake_is_enough(&in))
             break;
     }
     pending_intake_end(&in);

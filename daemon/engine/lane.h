@@ -60,7 +60,8 @@ void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, s
 
 /*
  * Takes what the client has deferred, at most max_records ring records, into pending pages. 0, or -EPROTO
- * when the lane was quarantined. -ENOBUFS: pending has no page (it is starved): the rest stays in the ring.
+ * when the lane was quarantined. -ENOBUFS: pending has no page (it is starved): the rest stays in the ring, as it does
+ * once the account has as much as it may have.
  */
 int lane_collect(struct lane *l, struct heap *h, struct pending *pending, uint32_t max_records,
                  struct lane_look *ret);

@@ -35,9 +35,10 @@ enum pending_channel {
 struct account {
     uint64_t pending_objects;
     uint64_t pending_bytes;
-    uint64_t refused; /* bits that were no live objects */
-    uint32_t refs;    /* pages that charge it; the worker's */
-    bool closed;      /* its client is gone: free it with the last page */
+    uint64_t most_bytes; /* lane_collect() takes no more once so much waits; 0: no limit */
+    uint64_t refused;    /* bits that were no live objects */
+    uint32_t refs;       /* pages that charge it; the worker's */
+    bool closed;         /* its client is gone: free it with the last page */
     void (*release)(struct account *a);
 };
 
@@ -122,6 +123,15 @@ struct intake {
 
 void pending_intake_begin(struct intake *in, struct pending *p, struct heap *h, struct account *a);
 void pending_intake_end(struct intake *in);
+
+/* So much waits for that account that it had better not be more. */
+static inline bool pending_intake_is_enough(const struct intake *in)
+{
+    const struct account *a = in->account;
+
+    return a->most_bytes > 0 &&
+           a->pending_bytes + in->n_bytes[PENDING_SPANS] + in->n_bytes[PENDING_EXTENTS] >= a->most_bytes;
+}
 
 /* The rarer half: a page first. -ENOBUFS once starved: the word is pending in the truth, and no page knows of
  * it. */

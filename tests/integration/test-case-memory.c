@@ -162,6 +162,74 @@ static void extents_of_a_full_arena_are_shared(void **state)
     daemon_stop(d);
 }
 
+/*
+ * Extents that wait in the ring are as large as those that are pending: the limit is for both, but for a few. Behind a
+ * reader that lets nothing be freed the loop is held at it.
+ */
+static void *act_defer_extents(struct actor *a, void *userdata)
+{
+    unsigned *n = userdata;
+    void *p;
+
+    while ((p = reclaim_alloc(a->lane, 65536)) && reclaim_defer_free(a->lane, p) == 0)
+        __atomic_add_fetch(n, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void case_01_extents_behind_a_reader(void **state)
+{
+    const unsigned at_limit = (8 << 20) / 65536,
+                   more = 64 + 8; /* in a ring; the last page, and those being cut */
+    struct daemon *d = *state;
+    struct actor writer = {0};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+    unsigned n = 0, seen;
+
+    daemon_start(d, "--arena", "a:256M", "--set", "client-pending-max=8M", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    actor_start(&writer, r);
+    assert_int_equal(reclaim_read_lock(l), 0);
+    actor_begin(&writer, act_defer_extents, &n);
+    do { /* until it stands still */
+        seen = __atomic_load_n(&n, __ATOMIC_RELAXED);
+        sleep_ms(500);
+    } while (seen == 0 || __atomic_load_n(&n, __ATOMIC_RELAXED) != seen);
+    assert_true(seen >= at_limit);
+    assert_true(seen <= at_limit + more);
+    assert_true(pending_bytes(r) <= (8 << 20) + 65536);
+    assert_null(actor_end(&writer)); /* in the end it is told: -EAGAIN */
+    reclaim_read_unlock(l);
+    actor_stop(&writer);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
+/* The arena is full, and a reader lets nothing be freed: the answer is no, not silence. */
+static void case_15_full_behind_a_reader(void **state)
+{
+    struct daemon *d = *state;
+    struct reclaim_lane *l;
+    struct actor reader = {0};
+    struct reclaim *r;
+
+    daemon_start(d, "--arena", "a:1M", NULL);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    actor_start(&reader, r);
+    while (reclaim_alloc(l, 4096))
+        ;
+    assert_null(actor_do(&reader, act_read_lock, NULL));
+    errno = 0;
+    assert_null(reclaim_alloc(l, 4096));
+    assert_int_equal(errno, ENOMEM);
+    assert_null(actor_do(&reader, act_read_unlock, NULL));
+    actor_stop(&reader);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
 /* ---- 03 and 04 ------------------------------------------------------------------------------------------------------------ */
 
 static void burst(struct reclaim_lane *l, size_t bytes, unsigned n)
@@ -505,6 +573,8 @@ int main(void)
         daemon_test(case_01_faster_than_callbacks),
         daemon_test(case_01_faster_than_single_callbacks),
         daemon_test(case_01_slow_reader),
+        daemon_test(case_01_extents_behind_a_reader),
+        daemon_test(case_15_full_behind_a_reader),
         daemon_test(extents_kept_in_a_lane),
         daemon_test(extents_of_a_full_arena_are_shared),
         daemon_test(case_03_floor_after_burst_of_extents),

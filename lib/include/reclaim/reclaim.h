@@ -180,7 +180,7 @@ static inline void reclaim_read_unlock(struct reclaim_lane *l)
 
 /*
  * Memory of the arena for bytes (1 .. the arena's size), aligned to 16, to 4096 from 4096 bytes up; its
- * contents are undefined. NULL and errno: ENOMEM (the arena is full, also after an urgent reclaim, or the
+ * contents are undefined. NULL and errno: ENOMEM (the arena is full, also after an urgent reclaim, which a reader may hold up for 10 s at most, or the
  * machine is short of memory), EINVAL, EROFS (observer), ESTALE, ESHUTDOWN. Allowed in a section, where it
  * does not wait for a grace period. May block when the magazine is empty. Not in a signal handler.
  */
@@ -191,7 +191,7 @@ RECLAIM_PUBLIC int reclaim_free(struct reclaim_lane *l, void *p);
 
 /*
  * Frees p after a grace period: call it once p can no longer be reached by new readers. NULL is fine. -EINVAL
- * not in this arena; -EAGAIN the daemon did not make room in time; -EDEADLK the pending limit is reached and
+ * not in this arena; -EAGAIN the daemon did not make room within 10 s; -EDEADLK the pending limit is reached and
  * this thread is in a section, so waiting could never end; -EROFS, -ESTALE, -ESHUTDOWN. A pointer that is not
  * a live object is refused by the daemon, counted and logged. May block when the ring is full; allowed in a
  * section; not in a signal handler.
