@@ -20,20 +20,60 @@
 
 #include "basic/cleanup.h"
 #include "basic/macro.h"
+#include "clock.h"
 #include "varlink-internal.h"
 
 static const struct timeval at_once = {};
 
-/* Books what the buffers hold now. Who goes over his budget loses the connection that did it. */
+static void connection_tell_over_budget(const struct varlink_connection *c)
+{
+    uint32_t held;
+
+    if (log_rate_pass(&c->server->budget_rate, now_usec(), 10000000, 3, &held))
+        log_warning("control: the connections of uid %u hold more than %zu bytes that nobody reads; the "
+                    "largest, of pid "
+                    "%d, is closed (%u more held back)",
+                    (unsigned)c->peer.uid, c->server->service.limits.bytes_per_uid_max, (int)c->peer.pid,
+                    held);
+}
+
+/* Of that user's connections the one whose buffers are the largest. */
+static struct varlink_connection *user_heaviest(const struct varlink_server *s,
+                                                const struct varlink_user *user)
+{
+    struct varlink_connection *c, *heaviest = NULL;
+
+    LIST_FOREACH(c, &s->connections, connections)
+    if (c->user == user && c->state != VARLINK_DOOMED &&
+        (!heaviest || c->charged_bytes > heaviest->charged_bytes))
+        heaviest = c;
+    return heaviest;
+}
+
+/*
+ * Books what the buffers hold now. Who goes over his budget loses the connection that holds most of it, which is not
+ * the one that is being read from. What it held no longer counts: it is freed at the end of the turn.
+ */
 static void connection_charge(struct varlink_connection *c)
 {
+    struct varlink_user *user = c->user;
     size_t bytes = c->input.allocated + c->output.allocated;
 
-    c->user->bytes += bytes;
-    c->user->bytes -= c->charged_bytes;
+    if (c->state == VARLINK_DOOMED)
+        return;
+    user->bytes += bytes;
+    user->bytes -= c->charged_bytes;
     c->charged_bytes = bytes;
-    if (c->user->bytes > c->server->service.limits.bytes_per_uid_max)
-        varlink_connection_doom(c);
+    while (user->bytes > c->server->service.limits.bytes_per_uid_max) {
+        struct varlink_connection *heaviest = user_heaviest(c->server, user);
+
+        if (!heaviest)
+            return;
+        user->bytes -= heaviest->charged_bytes;
+        heaviest->charged_bytes = 0;
+        varlink_connection_doom(heaviest);
+        connection_tell_over_budget(heaviest);
+    }
 }
 
 /* May be called at any depth; the turn event does the rest when the stack is empty. */

@@ -9,6 +9,7 @@
 #include <sys/queue.h>
 
 #include "basic/varlink-frame.h"
+#include "log.h"
 #include "varlink.h"
 
 enum {
@@ -49,6 +50,7 @@ struct varlink_server {
     LIST_HEAD(, varlink_connection) connections;
     LIST_HEAD(, varlink_user) users;
     size_t n_connections;
+    struct log_rate budget_rate;
 };
 
 /*

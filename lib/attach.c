@@ -116,6 +116,8 @@ static int complain_answer(struct complaint complaint, int error)
 {
     if (error == -ECONNRESET || error == -EOWNERDEAD)
         return complain(complaint, -ECONNRESET, "the daemon closed the connection; see its log");
+    if (error == -EMFILE)
+        return complain(complaint, error, "this process has no descriptor left: raise its limit (ulimit -n)");
     return complain(complaint, error, "the daemon's answer: %s", reclaim_strerror(error));
 }
 

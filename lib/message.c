@@ -159,7 +159,7 @@ static int answer_wait(const struct reclaim *r, uint64_t deadline_ns)
 static int answer_fds(struct msghdr *message, unsigned n_wanted, int *ret_fds)
 {
     int fds[FDS_MAX];
-    unsigned n = 0;
+    unsigned n = 0, n_came;
 
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
@@ -173,9 +173,11 @@ static int answer_fds(struct msghdr *message, unsigned n_wanted, int *ret_fds)
             memcpy(ret_fds, fds, n * sizeof(int));
         return 0;
     }
+    n_came = n;
     while (n > 0)
         (void)close(fds[--n]);
-    return -EPROTO;
+    /* the kernel had no number left for one of them */
+    return (message->msg_flags & MSG_CTRUNC) && n_came < n_wanted ? -EMFILE : -EPROTO;
 }
 
 /* One answer to op. A failed one brings no descriptors. */

@@ -554,6 +554,27 @@ static void queued_input_counts_too(void **state)
     toy_deinit(&toy);
 }
 
+/* Who does not read pays, not who does: here for an answer that would have fitted alone. */
+static void the_heaviest_connection_pays(void **state)
+{
+    _cleanup_free_ char *text = long_text(700 * 1000);
+    struct peer lazy, busy;
+    struct toy toy;
+
+    toy_init(&toy, (struct varlink_limits){.bytes_per_uid_max = 1000 * 1000});
+    peer_open(&lazy, toy.base, toy.server, NULL);
+    peer_open(&busy, toy.base, toy.server, NULL);
+    peer_write(&lazy, text, 700 * 1000); /* a message without an end */
+    peer_turn(&lazy);
+    peer_write(&busy, text, 400 * 1000);
+    peer_turn(&busy);
+    assert_int_equal(varlink_server_n_connections(toy.server), 1);
+    peer_expect_closed(&lazy);
+    peer_close(&lazy);
+    peer_close(&busy);
+    toy_deinit(&toy);
+}
+
 static void connections_a_uid_are_bounded(void **state)
 {
     struct varlink_peer somebody = {.pid = 1, .uid = 4711, .gid = 4711};
@@ -666,6 +687,7 @@ int main(void)
         SERVER_TEST(patient_reader_gets_all_of_it),
         SERVER_TEST(calls_wait_while_answers_are_unread),
         cmocka_unit_test(queued_input_counts_too),
+        cmocka_unit_test(the_heaviest_connection_pays),
         cmocka_unit_test(connections_a_uid_are_bounded),
         SERVER_TEST(listener_takes_connections),
         SERVER_TEST(second_interface_of_a_name_is_refused),
