@@ -29,9 +29,9 @@ struct heap_figures {
     uint64_t out_objects;
     uint64_t pending_objects;
     uint64_t pending_bytes;
-    uint64_t backed_bytes; /* pages with the backed bit */
-    uint64_t lazy_bytes;   /* backed pages of free chunks and free pages of PIECES: purgeable */
-    uint64_t purging_bytes;
+    uint64_t backed_bytes;  /* pages with the backed bit */
+    uint64_t lazy_bytes;    /* backed pages of free chunks and free pages of PIECES: purgeable */
+    uint64_t purging_bytes; /* pages that were backed until a purge took them, and are not given back yet */
     uint64_t span_chunks, extents;
 };
 
@@ -39,6 +39,8 @@ struct heap_figures {
 struct heap_hole {
     uint64_t offset;
     uint64_t bytes;
+    uint64_t
+        backed_bytes; /* so much of it was backed; heap_purge_begin() and heap_purge_claim() fill it in */
 };
 
 /*
@@ -142,7 +144,7 @@ void heap_purge_end(struct heap *h, const struct heap_hole *hole);
  * The same for one range of whole pages that the caller found backed although it is free (a client touched
  * it): true and PURGING if heap_range_is_free(), else nothing happens. Ends with heap_purge_end() too.
  */
-bool heap_purge_claim(struct heap *h, const struct heap_hole *hole);
+bool heap_purge_claim(struct heap *h, struct heap_hole *hole);
 
 /* All pages of [offset, offset + bytes) are free (not handed out) and not being purged, though maybe
  * re-backed by a client. */

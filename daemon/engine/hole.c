@@ -100,7 +100,6 @@ static void chunk_purge_begin(struct heap *h, uint32_t chunk, uint32_t mask)
     store_relaxed(&e->backed, (uint16_t)(e->backed & ~mask));
     compiler_fence(); /* the caller punches after it; pairs with recover_purging() */
     h->n_backed -= n_backed;
-    h->n_purging += mask_count(mask);
 }
 
 /* A free chunk is free again once the last hole in it is punched. */
@@ -110,7 +109,6 @@ static void chunk_purge_end(struct heap *h, uint32_t chunk, uint32_t mask)
 
     /* Not backed, so the next owner backs first. Killed before it: the start does the same. */
     store_relaxed(&e->purging, (uint16_t)(e->purging & ~mask));
-    h->n_purging -= mask_count(mask);
     if (e->kind == CHUNK_PIECES)
         pieces_set_used(h, chunk, (uint32_t)h->spans[chunk].used & ~mask);
     else if (!e->purging)
@@ -130,6 +128,17 @@ static void hole_each(struct heap *h, const struct heap_hole *hole,
         each(h, (uint32_t)(page / ABI_PAGES_PER_CHUNK), page_mask(first, n));
         page += n;
     }
+}
+
+/* Counted as being purged is what the hole gives back: it goes over pages that are not backed too. */
+static void hole_begin(struct heap *h, struct heap_hole *hole)
+{
+    uint64_t n_backed = h->n_backed;
+
+    hole_each(h, hole, chunk_purge_begin);
+    n_backed -= h->n_backed;
+    h->n_purging += n_backed;
+    hole->backed_bytes = n_backed * ABI_PAGE_BYTES;
 }
 
 /* The empty spans that classes keep, one each. */
@@ -159,9 +168,9 @@ unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_ho
         end = hole_end(h, page, &n_backed);
         if (n_backed * ABI_PAGE_BYTES >= bounds->min_bytes) {
             end = MIN(end, page + (quota - (n_lazy - h->n_lazy)));
-            holes[n] = (struct heap_hole){page * ABI_PAGE_BYTES, (end - page) * ABI_PAGE_BYTES};
-            hole_each(h, &holes[n], chunk_purge_begin);
-            n++;
+            holes[n] =
+                (struct heap_hole){.offset = page * ABI_PAGE_BYTES, .bytes = (end - page) * ABI_PAGE_BYTES};
+            hole_begin(h, &holes[n++]);
         }
         page = end;
     }
@@ -169,11 +178,11 @@ unsigned heap_purge_begin(struct heap *h, struct heap_hole *holes, unsigned n_ho
     return n;
 }
 
-bool heap_purge_claim(struct heap *h, const struct heap_hole *hole)
+bool heap_purge_claim(struct heap *h, struct heap_hole *hole)
 {
     if (!heap_range_is_free(h, hole->offset, hole->bytes))
         return false;
-    hole_each(h, hole, chunk_purge_begin);
+    hole_begin(h, hole);
     return true;
 }
 
@@ -181,6 +190,7 @@ bool heap_purge_claim(struct heap *h, const struct heap_hole *hole)
 void heap_purge_end(struct heap *h, const struct heap_hole *hole)
 {
     hole_each(h, hole, chunk_purge_end);
+    h->n_purging -= hole->backed_bytes / ABI_PAGE_BYTES;
 }
 
 /* Goes from busy chunk to busy chunk: a free stretch costs one look, whatever its length. */

@@ -98,7 +98,7 @@ struct heap {
     uint64_t runs_present[DIV_ROUND_UP(RUN_BINS, 64)];
     struct chunk_list pieces[ABI_PAGES_PER_CHUNK];        /* by the longest hole in pages; [0] is not used */
     uint64_t pages_committed, pages_taken, pages_expired; /* of extents */
-    uint64_t n_backed, n_lazy, n_purging;                 /* pages */
+    uint64_t n_backed, n_lazy, n_purging;                 /* pages; purging: those that were backed before */
     uint64_t n_spans;
     uint32_t extent_block;
     void *map;

@@ -49,7 +49,7 @@ static int fixture_back(void *userdata, uint64_t offset, uint64_t bytes)
         f->fail_after = 0;
         return -f->fail;
     }
-    f->calls[f->n_calls++ % BACK_CALLS_MAX] = (struct heap_hole){offset, bytes};
+    f->calls[f->n_calls++ % BACK_CALLS_MAX] = (struct heap_hole){.offset = offset, .bytes = bytes};
     for (uint64_t p = offset / ABI_PAGE_BYTES; f->memory && p < (offset + bytes) / ABI_PAGE_BYTES; p++)
         f->memory[p] = true;
     return 0;
