@@ -246,6 +246,15 @@ static int op_arenas(void *userdata, const char *name, control_arena_fn visit, v
 
 /* ---- Clients ---- */
 
+/* client-pending-max is reached: its defers wait. Told in its lanes, which it may write to: it fools itself only. */
+static bool client_is_at_limit(const struct client *c)
+{
+    for (uint32_t i = 0; i < load_relaxed(&c->n_marked); i++)
+        if (client_lane_at(c, i) && load_relaxed(&client_lane_at(c, i)->lane.shared->over_limit))
+            return true;
+    return false;
+}
+
 static const char *client_state(const struct client *c)
 {
     if (load_relaxed(&c->dead)) /* flags for display */
@@ -256,6 +265,8 @@ static const char *client_state(const struct client *c)
         return "quarantined";
     if (load_relaxed(&c->muted))
         return "muted";
+    if (client_is_at_limit(c))
+        return "at-limit";
     return c->observer ? "observer" : "attached";
 }
 

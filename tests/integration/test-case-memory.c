@@ -176,6 +176,17 @@ static void *act_defer_extents(struct actor *a, void *userdata)
     return NULL;
 }
 
+/* Whoever looks why the writer stands still finds it. */
+static bool client_is_told_at_limit(const struct daemon *d)
+{
+    struct ctl_result c = ctl_run(d, "list-clients", NULL);
+
+    bool told = strstr(c.out, "at-limit") != NULL;
+
+    ctl_result_deinit(&c);
+    return told;
+}
+
 static void case_01_extents_behind_a_reader(void **state)
 {
     const unsigned at_limit = (8 << 20) / 65536,
@@ -198,6 +209,7 @@ static void case_01_extents_behind_a_reader(void **state)
     } while (seen == 0 || __atomic_load_n(&n, __ATOMIC_RELAXED) != seen);
     assert_true(seen >= at_limit);
     assert_true(seen <= at_limit + more);
+    assert_true(client_is_told_at_limit(d));
     assert_true(pending_bytes(r) <= (8 << 20) + 65536);
     assert_null(actor_end(&writer)); /* in the end it is told: -EAGAIN */
     reclaim_read_unlock(l);
