@@ -323,7 +323,23 @@ static int check_arguments(const struct ctl_verb *v, int n)
                      *v->arguments ? " " : "", v->arguments);
 }
 
-/* Output is checked at the end: a full disk or a closed pipe must not look like success. */
+/*
+ * The one place where output is checked, whoever printed: a full disk or a closed pipe must not look like
+ * success. What is longer than a buffer was written before, and a later flush has nothing left to fail with;
+ * only the stream remembers. errno may then be anybody's.
+ */
+static int check_output(int status)
+{
+    int r = fflush(stdout), error = errno;
+
+    if (r != 0)
+        return ctl_fail("cannot write the output: %s", strerror(error));
+    if (ferror(stdout))
+        return ctl_fail("cannot write the output: some of it is lost; is the disk full?");
+    return status;
+}
+
+/* A pager that was left early took all that its reader wanted. */
 static int run_verb(struct ctl *ctl, const struct ctl_verb *v, int argc, char **argv)
 {
     int status;
@@ -331,8 +347,6 @@ static int run_verb(struct ctl *ctl, const struct ctl_verb *v, int argc, char **
     if (v->options & CTL_PAGER)
         ctl_pager_begin(ctl);
     status = v->run(ctl, argc, argv);
-    if (fflush(ctl->out) != 0 && status == CTL_DONE)
-        status = ctl_fail("cannot write the output: %s", strerror(errno));
     ctl_pager_end(ctl);
     ctl->client = varlink_client_free(ctl->client);
     return status;
@@ -345,7 +359,7 @@ static bool asks_for_help(const struct line *line, char *const *words)
 }
 
 /* Help and version answer before anything else is looked at, wherever they stand on the line. */
-int ctl_main(int argc, char **argv, const struct ctl_verb *verbs)
+static int run_line(int argc, char **argv, const struct ctl_verb *verbs)
 {
     struct ctl ctl = {.out = stdout};
     struct line line = {};
@@ -373,4 +387,10 @@ int ctl_main(int argc, char **argv, const struct ctl_verb *verbs)
     if (status == CTL_DONE)
         status = find_control(&ctl, &line);
     return status == CTL_DONE ? run_verb(&ctl, v, argc - optind - 1, argv + optind + 1) : status;
+}
+
+/* Whatever ran, and whatever came of it, lost output is told. */
+int ctl_main(int argc, char **argv, const struct ctl_verb *verbs)
+{
+    return check_output(run_line(argc, argv, verbs));
 }

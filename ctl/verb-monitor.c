@@ -13,6 +13,9 @@
 #include "basic/text.h"
 #include "ctl.h"
 
+#define INTERVAL_MIN_USEC (10 * USEC_PER_MSEC)
+#define INTERVAL_MAX_USEC USEC_PER_HOUR
+
 struct column {
     const char *name;
     char form; /* n: number, b: bytes, +: what was added since the line before */
@@ -92,11 +95,11 @@ static int on_sample(struct ctl *ctl, struct json_object *sample, void *data)
     if (!ctl_print_json(ctl, sample))
         print_sample(ctl, m, sample);
     if (fflush(ctl->out) != 0)
-        return CTL_FAILED;
+        return CTL_FAILED; /* why is told when the program ends */
     return ++m->n_lines == m->n_lines_max ? CTL_FAILED : CTL_DONE;
 }
 
-/* Left out, the daemon's own default holds. */
+/* Left out, the daemon's own default holds. Its bounds are the interface's, and a wrong line is told as one. */
 static int add_interval(struct ctl *ctl, struct json_object *o)
 {
     struct error_line why;
@@ -110,6 +113,8 @@ static int add_interval(struct ctl *ctl, struct json_object *o)
         parse_error_describe(PARSE_TIME, r, ctl->interval, &why);
         return ctl_usage("--interval: %s", why.text);
     }
+    if (usec < INTERVAL_MIN_USEC || usec > INTERVAL_MAX_USEC)
+        return ctl_usage("--interval: '%s' is out of range; 10ms..1h", text_quote(ctl->interval).text);
     (void)json_object_object_add(o, "intervalUSec", json_object_new_uint64(usec));
     return CTL_DONE;
 }

@@ -155,6 +155,8 @@ static void read_back(int fd, char *to)
     (void)close(fd);
 }
 
+static int output_fd = -1; /* where run() sends the output instead, if not -1 */
+
 /* Runs the program with the words of a line; no quoting. Its exit status; `out` and `err` hold what it wrote.
  */
 static int run(const char *line)
@@ -170,7 +172,7 @@ static int run(const char *line)
         assert_true((fds[i] = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) >= 0);
     pid = fork();
     if (pid == 0) {
-        (void)dup2(fds[0], STDOUT_FILENO);
+        (void)dup2(output_fd >= 0 ? output_fd : fds[0], STDOUT_FILENO);
         (void)dup2(fds[1], STDERR_FILENO);
         (void)execv(program, argv);
         _exit(127);
@@ -415,7 +417,8 @@ static void status_is_one_screen(void **state)
 {
     static const char *const parts[] = {
         "reclaimd 1.2.3, running since 2023-11-14 22:13:20 (1min 30s), pid 4242, user ",
-        "\n2 arenas, 3 clients of at most 1024, 3M resident, 12 wake-ups, 21 membarriers, 70 callbacks run, 7 waiting\n"
+        "\n2 arenas, 3 clients of at most 1024, 3M resident, 12 wake-ups, 21 membarriers, 70 callbacks run, "
+        "7 waiting\n"
         "memory was short: drained and purged 3 times, 4 more warnings let pass\n\n",
         "ARENA   STATE    CLIENTS  SIZE  IN-USE  PENDING  LAZY  BACKED  GRACE-PERIODS  OLDEST-READER\n",
         "routes  ready          2   64M   31.2K     320B    8K      1M              7  77/78:1.5ms\n",
@@ -782,6 +785,28 @@ static void reload_tells_what_stays(void **state)
     expect_failure("reload", 1, "reclaimd.conf:3: unknown key 'drain'");
 }
 
+/* Short output and output longer than a buffer, of those who print in different ways. */
+static void lost_output_is_told(void **state)
+{
+    static const char *const lines[] = {"--json=short list-arenas",
+                                        "--json=short status",
+                                        "list-parameters",
+                                        "help",
+                                        "--help",
+                                        "--version",
+                                        "introspect",
+                                        "--json=short introspect",
+                                        "monitor --count 1",
+                                        "trace",
+                                        "status"};
+
+    output_fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    assert_true(output_fd >= 0);
+    for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
+        expect_failure(lines[i], 1, "cannot write the output: ");
+    output_fd = fd_close(output_fd);
+}
+
 static void monitor_prints_lines(void **state)
 {
     unsigned n = 0;
@@ -795,7 +820,9 @@ static void monitor_prints_lines(void **state)
     assert_non_null(strstr(out, "        2        1        1     ")); /* clients, readers, those that stall */
     assert_int_equal(run("monitor routes --json=short --interval 10ms --count 1"), 0);
     assert_non_null(strstr(out, "\"inUseBytes\":32000"));
-    expect_failure("monitor --interval 1us", 1, "10ms..1h");
+    expect_failure("monitor --interval 0", 2, "--interval: '0' is out of range; 10ms..1h");
+    expect_failure("monitor --interval 2h", 2, "10ms..1h");
+    expect_failure("monitor --interval foo", 2, "--interval: 'foo'");
 }
 
 #define EVENTS                                                                                               \
@@ -913,6 +940,7 @@ int main(void)
         CTL_TEST(work_says_how_long_and_how_much),
         CTL_TEST_ALONE(audit_fails_with_a_list),
         CTL_TEST(reload_tells_what_stays),
+        CTL_TEST(lost_output_is_told),
         CTL_TEST(monitor_prints_lines),
         CTL_TEST_ALONE(trace_prints_a_line_an_event),
         CTL_TEST_ALONE(trace_tells_stalls_in_words),
