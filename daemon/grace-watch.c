@@ -138,8 +138,15 @@ static void client_look_at_tickets(struct grace *g, struct client *c)
     }
 }
 
-/* Did it ring for its arena's worker? A ticket alone wakes nobody but us: a worker that woke too would take the
- * processor from whom we wake. A hostile count is a number that moved or not: it speaks for its own lane only. */
+/*
+ * Did it ring for its arena's worker? A ticket alone wakes nobody but us: a worker that woke too would take the
+ * processor from whom we wake. A hostile count is a number that moved or not: it speaks for its own lane only.
+ *
+ * We may see a count before its bell, when another lane rings, and then ignore that bell. That is sound: the pass
+ * which we ask for here begins after the count was seen, so it sees all that was stored before, and whatever it does
+ * not take ends in another pass or in the membarrier and second look of arena_sleep(), as for any bell (B1 in
+ * lib/wait.c). A count that is not seen yet has its own bell still to come.
+ */
 static bool client_wants_worker(const struct client *c)
 {
     uint32_t marks = load_acquire(&c->n_marked); /* pairs with arena_give_lane() */
@@ -151,8 +158,8 @@ static bool client_wants_worker(const struct client *c)
 
         if (!cl)
             continue;
-        /* Relaxed: stored before the write to the eventfd that we were woken by; pairs with lane_ring_worker(). */
-        rings = load_relaxed(&cl->lane.shared->rings);
+        /* Acquire: what the lane rings for, for the pass that we ask for; pairs with lane_ring_worker(). */
+        rings = load_acquire(&cl->lane.shared->rings);
         wants |= rings != cl->rings_seen;
         cl->rings_seen = rings;
     }

@@ -251,7 +251,8 @@ struct abi_lane {
     uint32_t owner[16] __attribute__((aligned(ABI_CACHE_LINE)));
 
     /* -- client's, a line of its own, as it moves seldom -- */
-    /* times that it rang for more than a ticket or a cookie; before the eventfd; pairs with grace_handle_bell() */
+    /* times that it rang for more than a ticket or a cookie; release, before the eventfd; pairs with
+     * client_wants_worker() */
     uint32_t rings __attribute__((aligned(ABI_CACHE_LINE)));
     uint32_t reserved3[15];
 

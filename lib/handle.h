@@ -43,7 +43,11 @@ struct complaint {
 
 struct lane;
 
-/* One open arena. Constant from reclaim_open() to reclaim_close(), but for the last five. */
+/*
+ * One open arena. While it is open only the locks and what they guard change: talk_lost and what follows it.
+ * reclaim_open() sets the rest, front.completed and magic last; reclaim_close() takes those two back
+ * first, then the descriptors and mappings.
+ */
 struct reclaim {
     struct reclaim_front front; /* first: the inline functions use it */
     uint64_t magic;             /* HANDLE_MAGIC; 0: the child of a fork */
@@ -53,7 +57,7 @@ struct reclaim {
     size_t channel_bytes;
     char *base;
     uint64_t arena_bytes;
-    int eventfd; /* -1: not there yet; this, socket and peer change under the process lock */
+    int eventfd; /* -1: none; this, socket and peer appear and go under the process lock, as a fork notes them */
     bool read_only;
     bool fence; /* membarrier does not reach us, or the daemon cannot call it */
     int socket;

@@ -7,6 +7,8 @@
  *     sleeps, or the bell rings: want, bell and sleeps are read and written in program order, and the
  *     daemon's membarrier between its stores and its look stands in for the full fence that is missing here.
  *     A lane that membarrier cannot reach (`fence`) has that fence before each load of want and of sleeps.
+     A bell brings a pass only if its count, `rings`, is new to the daemon. Another lane's bell may have shown
+     it that count before; then a pass began after that, which sees what was stored before the count.
  *  B2 A lane rings at most once for each value of want, but for sleepers, floods, extents and low magazines.
  *  B3 No wake-up is lost: the waiting flag, a full fence, then the last look at what is waited for; the
  *     daemon stores progress, a full fence, then looks at the flag. The kernel compares the futex word once
@@ -64,7 +66,8 @@ void lane_bell(struct lane *l)
 /* For the arena's worker, not only for a ticket: the grace-period thread then hands the bell on. */
 static void lane_ring_worker(struct lane *l)
 {
-    store_relaxed(&l->shared->rings, load_relaxed(&l->shared->rings) + 1); /* the system call orders it */
+    /* after what we ring for, as any bell may show it to the daemon; pairs with client_wants_worker() */
+    store_release(&l->shared->rings, load_relaxed(&l->shared->rings) + 1);
     lane_bell(l);
 }
 
