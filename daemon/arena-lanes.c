@@ -154,7 +154,8 @@ int arena_give_lane(struct arena *a, struct client *c, uint32_t *ret_number, uin
     }
     state_give(a, cl, index);
     cl->grave_cookie = cl->ask_cookie = 0;
-    cl->lost = cl->idle_looks = 0;
+    store_relaxed(&cl->lost, 0); /* who gets it hears of it later, through its answer */
+    cl->idle_looks = 0;
     cl->active = true;
     cl->life = LANE_LIVE;
     c->n_live++;
@@ -177,7 +178,7 @@ void arena_doom_lane(struct arena *a, struct client_lane *cl)
 
 void arena_lose_lane(struct arena *a, struct client_lane *cl)
 {
-    store_release(&cl->lost, 1); /* pairs with grace_check() */
+    store_release(&cl->lost, 1); /* pairs with straggler_is_gone() */
     arena_doom_lane(a, cl);
 }
 
@@ -332,8 +333,8 @@ static void lane_look_live(struct pass *pass, struct client_lane *cl, bool all)
 {
     if (load_acquire(&cl->suspect)) /* pairs with grace_suspect() */
         lane_check_suspect(pass->arena, cl);
-    /* pairs with grace_check() */
-    if ((all || cl->lost) && (load_acquire(&cl->lost) || lane_is_dead(&cl->lane))) {
+    /* only passes of ours write `lost` */
+    if (cl->lost || (all && lane_is_dead(&cl->lane))) {
         arena_doom_lane(pass->arena, cl);
         return;
     }

@@ -88,8 +88,11 @@ struct client_lane {
     uint64_t ask_cookie; /* an allocation waits for it, urgent reclaim under way; 0: none */
     uint64_t ask_usec;   /* .. since then */
     uint32_t arena_slot; /* in the arena's array of lanes in use */
-    uint32_t suspect;    /* grace-period thread: it delays one for long: does its thread exist? */
-    uint32_t lost;       /* grace-period thread: its thread is gone without the owner word saying so */
+    /* the grace-period thread sets it, release, and the worker clears it: it delays one for long: is its thread
+     * there? pairs with lane_look_live() */
+    uint32_t suspect;
+    /* worker: its thread is gone whatever the words in its lane say; release; pairs with straggler_is_gone() */
+    uint32_t lost;
     /* grace-period thread; others load them for display */
     uint64_t stall_gp;         /* the grace period that its reader stalls; 0: it does not */
     uint64_t stall_since_usec; /* when that began */

@@ -59,6 +59,7 @@ static void leave_job(struct job *job, struct arena *a)
     struct client *client = c->client;
 
     client->on_free = client_lanes_free;
+    /* free ones too: it gets none any more, and what it may still write to their slots shall hold up nobody */
     for (uint32_t i = 0; i < client->n_marked; i++)
         if (client_lane_at(client, i))
             arena_lose_lane(a, client_lane_at(client, i));

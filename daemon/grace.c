@@ -115,7 +115,8 @@ static bool gp_need(struct grace *g, struct arena *a, uint64_t cookie, bool expe
     cookie = MIN(cookie, gp->started + 1);
     gp->needed = MAX(gp->needed, cookie);
     if (expedited)
-        gp->expedite = MAX(gp->expedite, cookie);
+        store_relaxed(&gp->expedite,
+                      MAX(gp->expedite, cookie)); /* gp_check_time() reads it without the lock */
     gp->notify |= notify;
     return gp_list(g, a) || expedited; /* it may be listed and postponed */
 }
@@ -225,7 +226,8 @@ static void grace_complete(struct grace *g, struct arena *a, const struct arena_
 /* When to look at the stragglers again. */
 static uint64_t gp_check_time(const struct gp *gp, const struct arena_parameters *p, bool first, uint64_t now)
 {
-    if (p->expedited || gp->expedite >= gp->started)
+    /* relaxed: who raises it meanwhile wakes us, and we look again */
+    if (p->expedited || load_relaxed(&gp->expedite) >= gp->started)
         return now;
     return now + (first ? p->gp_first_check_usec : p->gp_next_check_usec);
 }
@@ -521,14 +523,18 @@ void grace_stop(struct grace *g)
     }
 }
 
-struct grace *grace_free(struct grace *g)
+void grace_drop_looks(struct grace *g)
 {
     struct cds_wfcq_node *node;
 
-    if (!g)
-        return NULL;
     while ((node = __cds_wfcq_dequeue_blocking(&g->looks_head, &g->looks_tail)))
         client_unref(container_of(node, struct client, look_node));
+}
+
+struct grace *grace_free(struct grace *g)
+{
+    if (!g)
+        return NULL;
     grace_close(g);
     return NULL;
 }

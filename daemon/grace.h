@@ -62,7 +62,7 @@ struct gp {
     pthread_mutex_t lock; /* started, needed, notify, flags; taken by those who ask, for a few instructions */
     uint64_t started, completed; /* mirrors of the domain's; completed is the thread's */
     uint64_t needed;             /* newest number that anybody asked for */
-    uint64_t expedite;           /* up to this number somebody asked not to sleep between checks */
+    uint64_t expedite;           /* up to this number somebody asked not to sleep between checks; atomic */
     bool listed;                 /* on the thread's list of arenas to serve */
     bool notify;                 /* kick the worker at completion */
     struct arena *next;          /* that list */
@@ -102,7 +102,10 @@ int grace_new(struct reclaimer *reclaimer, struct callbacks *callbacks, struct g
 /* Ends the thread; waiters are completed with -ESHUTDOWN. */
 void grace_stop(struct grace *g);
 
-/* Stopped before. */
+/* Stopped before, and every ticket is over: their ends may have asked for a look, which keeps the client. */
+void grace_drop_looks(struct grace *g);
+
+/* Stopped before, looks dropped. */
 struct grace *grace_free(struct grace *g);
 
 /* This process can call membarrier(GLOBAL_EXPEDITED); else readers must fence. */

@@ -279,6 +279,8 @@ struct manager *manager_free(struct manager *m)
     m->pressure = pressure_free(m->pressure);
     for (struct arena *a = m->arenas; a; a = a->next_arena)
         arena_abandon(a);
+    if (m->grace)
+        grace_drop_looks(m->grace); /* before manager_free_arenas() waits for those who free clients */
     if (m->mainqueue)
         mainqueue_flush(m->mainqueue);
     m->connections = connections_free(m->connections);
