@@ -69,8 +69,8 @@ static void single_run(struct callback *callback)
     last = --sp->n_left == 0;
     if (last)
         single_page_free(sp);
-    /* room again, charges ended that a client's limit waits for, or somebody waits for just this */
-    if (last || n_left == 0 || n_left == SINGLES_MAX / 2 || a->barriers || a->operations)
+    /* charges ended that a client's limit waits for, room again, or somebody waits for just this */
+    if (last || n_left == 0 || n_left == SINGLES_MAX / 2 || a->n_single_run == a->n_single_wanted)
         arena_kick(a);
     (void)pthread_mutex_unlock(&a->lock);
     if (last)

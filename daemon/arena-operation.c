@@ -44,7 +44,10 @@ static bool barrier_is_done(struct pass *pass, struct barrier *b, enum drain_cau
         return false;
     if (b->n_single == 0)
         b->n_single = a->n_single_pushed + 1;
-    return a->n_single_run + 1 >= b->n_single;
+    if (a->n_single_run + 1 >= b->n_single)
+        return true;
+    a->n_single_wanted = MIN(a->n_single_wanted, b->n_single - 1);
+    return false;
 }
 
 void arena_barrier_begin(struct arena *a, struct ticket *t)
@@ -243,6 +246,7 @@ static void serve_operations(struct pass *pass)
 
 void arena_serve_operations(struct pass *pass)
 {
+    pass->arena->n_single_wanted = UINT64_MAX; /* barrier_is_done() says it anew */
     if (pass->arena->barriers)
         serve_barriers(pass);
     if (pass->arena->operations)

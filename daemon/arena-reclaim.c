@@ -57,6 +57,7 @@ static void arena_sweep(struct pass *pass)
     if (a->pending.sweep_cookie == 0) {
         log_warning("arena %s: no memory for pending pages; freeing by sweep", a->name);
         a->pending.sweep_cookie = arena_close_pages(a);
+        a->drain.urgent = DRAIN_FULL; /* closed pages may leave only through a batch */
         arena_want_cookie(a, a->pending.sweep_cookie, false);
     }
     if (a->pending.sweep_cookie > pass->completed || a->batches.n_running > 0 || a->pending.closed.first ||

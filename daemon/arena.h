@@ -133,14 +133,15 @@ struct arena {
     bool sweep_due, sweeping;   /* compare the file with the books; under way */
     struct client_lane **lanes; /* in use, dense */
     uint32_t n_lanes, n_lanes_room;
-    uint32_t n_active; /* of them, at the last pass */
-    uint32_t look_next;  /* lanes below it are yet to be looked at in this round; 0: a new round begins */
-    bool looks_at_all;   /* .. which is one over all of them */
+    uint32_t n_active;  /* of them, at the last pass */
+    uint32_t look_next; /* lanes below it are yet to be looked at in this round; 0: a new round begins */
+    bool looks_at_all;  /* .. which is one over all of them */
     uint32_t *free_states, n_free_states, next_state; /* lanes of the state segment */
     struct connection *waiting_for_lane;
     struct ticket *barriers;
     struct operation *operations;
     uint64_t n_single_pushed, n_single_run; /* objects in the callback FIFO one by one (batching = no) */
+    uint64_t n_single_wanted; /* the least n_single_run that a barrier waits for; UINT64_MAX: none */
     uint64_t nap_usec;
     uint64_t all_looked_usec;
     uint64_t gp_asked; /* newest cookie that the worker has requested */
