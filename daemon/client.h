@@ -153,6 +153,7 @@ struct client {
     uint32_t n_bells;
     uint32_t n_stalled;           /* grace-period thread: readers of its that stall now */
     uint64_t stall_reports;       /* grace-period thread: number of the last one in the channel; 0: none */
+    bool stall_untold;            /* grace-period thread: reported, and who listens is yet to be woken */
     uint64_t stall_kill_usec;     /* grace-period thread: when stall-action = kill met it last */
     struct log_rate refused_rate; /* worker */
     uint64_t refused_seen, refused_untold; /* worker */

@@ -44,7 +44,8 @@ uint64_t grace_unmute(struct grace *g, uint64_t now); /* returns when the next i
 
 /* grace-stall.c: reports. */
 void grace_stall(struct arena *a, const struct arena_parameters *p, uint64_t now);
-void grace_stall_end(struct arena *a, const struct straggler *s, uint64_t now); /* it is waited for no more */
+/* it is waited for no more; stall_report_wake() follows */
+void grace_stall_end(struct arena *a, const struct straggler *s, uint64_t now);
 void grace_stall_over(struct arena *a, uint64_t now);                           /* the grace period is */
 
 #endif

@@ -7,6 +7,7 @@
 #include "basic/ordering.h"
 #include "clock.h"
 #include "grace-internal.h"
+#include "stall-report.h"
 
 #define SUSPECT_USEC 100000u
 
@@ -104,7 +105,7 @@ static void grace_suspect(struct arena *a, uint64_t now)
     arena_kick_lanes(a);
 }
 
-/* Drops those who are waited for no more. */
+/* Drops those who are waited for no more: first they go to the end, so that a client is told of all of its at once. */
 static void grace_sift(struct arena *a, uint64_t k, uint64_t now, bool ask_kernel)
 {
     struct gp *gp = &a->gp;
@@ -114,13 +115,18 @@ static void grace_sift(struct arena *a, uint64_t k, uint64_t now, bool ask_kerne
         struct straggler s = gp->stragglers[i];
 
         if (slot_delays(s.client, s.lane, k) && !straggler_is_gone(a, &s, ask_kernel)) {
+            gp->stragglers[i] = gp->stragglers[left];
             gp->stragglers[left++] = s;
             continue;
         }
         grace_stall_end(a, &s, now);
-        client_unref(s.client);
     }
-    gp->n_stragglers = left;
+    while (gp->n_stragglers > left) {
+        struct client *c = gp->stragglers[--gp->n_stragglers].client;
+
+        stall_report_wake(c);
+        client_unref(c);
+    }
 }
 
 bool grace_check(struct grace *g, struct arena *a, uint64_t k)

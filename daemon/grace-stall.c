@@ -85,6 +85,8 @@ static void stall_tell(struct arena *a, bool all, uint64_t now)
         report_reader(&r, s, cl);
         stall_report(a, &r, n++ < LINES_MAX);
     }
+    for (uint32_t i = 0; i < gp->n_stragglers; i++)
+        stall_report_wake(gp->stragglers[i].client);
     if (n > LINES_MAX)
         log_warning("arena %s: and %u more readers hold up grace period %llu", a->name, n - LINES_MAX,
                     (unsigned long long)gp->started);
@@ -168,6 +170,7 @@ static void end_forgotten(struct arena *a, uint64_t now)
 
         for (uint32_t lane = 0; c->n_stalled > 0 && lane < marks; lane++)
             grace_stall_end(a, &(struct straggler){c, lane}, now);
+        stall_report_wake(c);
     }
     (void)pthread_mutex_unlock(&a->clients_lock);
     store_relaxed(&a->gp.n_stalled, UINT64_C(0)); /* with those of clients that are gone */

@@ -4,7 +4,9 @@
  *
  * What the client is told stands in its channel, where it could overwrite it: nothing there is ever read
  * back. A report is a line of the lane, written between an odd and an even number, so that who reads while we
- * write sees it; then the channel's word changes, for a thread that may sleep on it.
+ * write sees it; then the channel's word changes, for a thread that may sleep on it. That one is woken once
+ * all lines are written: a client may have thousands of lanes, and a system call for each would hold up
+ * every arena.
  */
 #include "stall-report.h"
 
@@ -129,8 +131,16 @@ static void tell_client(const struct stall_report *r, bool ended, uint64_t now)
     store_release(&s->sequence, number * 2); /* after all of it; pairs with the acquire in stall_read() */
     /* after the report; pairs with the acquire in watch_main() */
     store_release(&r->client->channel->stalls, (uint32_t)number);
+    r->client->stall_untold = true;
+}
+
+void stall_report_wake(struct client *c)
+{
+    if (!c->stall_untold)
+        return;
+    c->stall_untold = false;
     /* one: the library has one thread there, and who had thousands wait would have us wake them all */
-    (void)syscall(SYS_futex, &r->client->channel->stalls, FUTEX_WAKE, 1, NULL, NULL, 0);
+    (void)syscall(SYS_futex, &c->channel->stalls, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 /* ---- To all ---- */

@@ -37,6 +37,9 @@ uint32_t stall_tid(const struct client_lane *cl);
 void stall_report(struct arena *a, const struct stall_report *r, bool log);
 void stall_report_ended(struct arena *a, const struct stall_report *r, bool log);
 
+/* After reports to this client, whatever their number: wakes who listens there. */
+void stall_report_wake(struct client *c);
+
 /* error: 0, it is killed; else why it cannot be. */
 void stall_report_kill(struct arena *a, const struct client *c, uint64_t number, int error, bool log);
 
