@@ -148,6 +148,7 @@ static void batch_run(struct callback *callback)
                      bc->zero ? a->base : NULL);
     arena_trace_freed(a, objects_before, bytes_before);
     (void)pthread_mutex_unlock(&a->lock);
+    callbacks_note_slow(manager_callbacks(a->manager));
     arena_kick(a);
     arena_unref(a);
 }

@@ -13,7 +13,8 @@
 #include "thread.h"
 
 #define WORKERS_MAX 16u
-#define CALLBACKS_TURN_USEC 2000u /* ten entries at the FIFO are microseconds, a batch among them hundreds */
+#define CALLBACKS_TURN_USEC                                                                                  \
+    2000u /* ten entries at the FIFO are microseconds, a batch hundreds or thousands */
 
 struct reclaimer {
     pthread_mutex_t lock; /* queue, armed list, states, flags */
@@ -128,13 +129,17 @@ static bool callbacks_wait(struct reclaimer *r)
     return !r->callbacks_busy && (!callbacks_is_empty(&r->direct) || !callbacks_is_empty(r->callbacks));
 }
 
-/* One turn at the FIFO: unlocked while entries run. */
+/* One turn at the FIFO: unlocked while entries run. Each of the two gets on by one entry, whatever the other takes. */
 static void run_callbacks(struct reclaimer *r)
 {
+    uint64_t until;
+
     r->callbacks_busy = true;
     (void)pthread_mutex_unlock(&r->lock);
-    (void)callbacks_run(&r->direct, callbacks_length(&r->direct)); /* those that come meanwhile: next turn */
-    (void)callbacks_run(r->callbacks, load_relaxed(&r->callback_limit));
+    until = now_usec() + CALLBACKS_TURN_USEC;
+    /* those that come meanwhile: next turn */
+    (void)callbacks_run(&r->direct, callbacks_length(&r->direct), until);
+    (void)callbacks_run(r->callbacks, load_relaxed(&r->callback_limit), until);
     (void)pthread_mutex_lock(&r->lock);
     r->callbacks_busy = false;
 }
@@ -185,8 +190,9 @@ static void worker_wait(struct reclaimer *r, uint64_t nearest)
 }
 
 /*
- * While we are at work somebody else keeps the time. But not for a turn at the FIFO which is over, and looks at the
- * time again, long before the nearest deadline: who waits in the FIFO would pay for that worker's wake-up.
+ * While we are at work somebody else keeps the time. But not for a turn at the FIFO which is over, but for an entry
+ * that takes long, and looks at the time again, before the nearest deadline: who waits in the FIFO would pay for
+ * that worker's wake-up.
  */
 static void hand_over_time(struct reclaimer *r, uint64_t nearest)
 {
@@ -270,8 +276,8 @@ void reclaimer_stop(struct reclaimer *r)
 
 void reclaimer_flush(struct reclaimer *r)
 {
-    (void)callbacks_run(&r->direct, UINT64_MAX);
-    (void)callbacks_run(r->callbacks, UINT64_MAX);
+    (void)callbacks_run(&r->direct, UINT64_MAX, UINT64_MAX);
+    (void)callbacks_run(r->callbacks, UINT64_MAX, UINT64_MAX);
 }
 
 struct reclaimer *reclaimer_free(struct reclaimer *r)
