@@ -690,3 +690,17 @@ void *act_read_unlock(struct actor *a, void *userdata)
     reclaim_read_unlock(a->lane);
     return NULL;
 }
+
+void actor_start_reading(struct actor *reader, struct reclaim *r)
+{
+    actor_start(reader, r);
+    assert_null(actor_do(reader, act_read_lock, NULL));
+}
+
+struct reclaim_lane *must_lane_beside_reader(struct daemon *d, struct actor *reader, struct reclaim **ret)
+{
+    daemon_start(d, "--arena", "a:16M", NULL);
+    *ret = must_open(d, "a");
+    actor_start_reading(reader, *ret);
+    return must_lane(*ret);
+}

@@ -164,6 +164,10 @@ void *actor_end(struct actor *a); /* of what was begun */
 void actor_stop(struct actor *a);
 void *act_read_lock(struct actor *a, void *userdata);
 void *act_read_unlock(struct actor *a, void *userdata);
+void actor_start_reading(struct actor *reader, struct reclaim *r); /* .. which is in a section then */
+
+/* A daemon with an arena `a` of 16 MiB, which is opened here: our lane, and a reader in a section. */
+struct reclaim_lane *must_lane_beside_reader(struct daemon *d, struct actor *reader, struct reclaim **ret);
 
 static inline struct timespec seconds(unsigned n)
 {

@@ -343,8 +343,7 @@ static void case_21_reader_keeps_all(void **state)
                  "client-pending-max=100%", "--set", "purge-delay=0", NULL);
     r = must_open(d, "a");
     l = must_lane(r);
-    actor_start(&reader, r);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
+    actor_start_reading(&reader, r);
     for (int round = 0; round < ROUNDS; round++) {
         static const char *const modes[] = {"batching=no", "gp-wait=callback", "batches=64", "expedited=yes"};
 

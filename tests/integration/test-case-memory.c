@@ -85,11 +85,7 @@ static void case_01_slow_reader(void **state)
     struct reclaim_lane *l;
     struct reclaim *r;
 
-    daemon_start(d, "--arena", "a:16M", NULL);
-    r = must_open(d, "a");
-    l = must_lane(r);
-    actor_start(&reader, r);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
+    l = must_lane_beside_reader(d, &reader, &r);
     actor_begin(&reader, act_unlock_later, NULL);
     for (int i = 0; i < 30000; i++) {
         assert_int_equal(reclaim_defer_free(l, must_alloc(l, OBJECT_BYTES)), 0);

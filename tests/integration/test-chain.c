@@ -196,8 +196,7 @@ static void test_reader_keeps_chained_objects(void **state)
     r = must_open(d, "a");
     l = must_lane(r);
     pieces = pieces_new(l, 64, MANY);
-    actor_start(&reader, r);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
+    actor_start_reading(&reader, r);
     daemon_halt(d);
     pieces_defer(l, pieces, MANY);
     assert_true(n_chained(l) > 0);

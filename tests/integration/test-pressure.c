@@ -269,8 +269,7 @@ static void test_behind_a_reader(void **state)
     daemon_start(d, LAZY, "--set", "batches=1", NULL);
     r = must_open(d, "a");
     l = must_lane(r);
-    actor_start(&reader, r);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
+    actor_start_reading(&reader, r);
     defer_some(l);
     say(fd);
     assert_true(wait_until(pressure_drains(d) == 1));

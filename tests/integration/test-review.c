@@ -360,11 +360,7 @@ static void test_second_cookie_comes_too(void **state)
     struct reclaim_lane *l;
     struct reclaim *r;
 
-    daemon_start(d, "--arena", "a:16M", NULL);
-    r = must_open(d, "a");
-    l = must_lane(r);
-    actor_start(&reader, r);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
+    l = must_lane_beside_reader(d, &reader, &r);
     assert_int_equal(reclaim_gp_start(l, &cookies[0]), 0);
     assert_true(wait_until(reclaim_gp_start(l, &cookies[1]) == 0 && cookies[1] > cookies[0]));
     assert_int_equal(reclaim_gp_wait(l, cookies[0], &moment), -ETIMEDOUT);

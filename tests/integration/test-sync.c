@@ -64,8 +64,7 @@ static void case_22_in_flight(void **state)
     daemon_start(d, "--arena", "a:16M", "--set", "wake-from-gp=auto", "--set", "wake-flood=3", NULL);
     r = must_open(d, "a");
     l = must_lane(r);
-    actor_start(&reader, r);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
+    actor_start_reading(&reader, r);
     assert_int_equal(reclaim_synchronize(l, 0, &moment), -ETIMEDOUT);
     assert_int_equal(arena_figure(d, "a", "synchronizing"), 1);
     child = child_start(child_synchronizes, d);

@@ -43,11 +43,7 @@ static void test_barrier_after_given_up(void **state)
     struct reclaim_lane *l;
     struct reclaim *r;
 
-    daemon_start(d, "--arena", "a:16M", NULL);
-    r = must_open(d, "a");
-    l = must_lane(r);
-    actor_start(&reader, r);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
+    l = must_lane_beside_reader(d, &reader, &r);
     assert_int_equal(reclaim_synchronize(l, 0, &moment), -ETIMEDOUT);
     assert_int_equal(reclaim_barrier(l, &limit), 0);
     assert_int_equal(reclaim_synchronize(l, 0, &moment), -ETIMEDOUT);
@@ -144,8 +140,7 @@ static void test_killed_after_giving_up(void **state)
 
     daemon_start(d, "--arena", "a:16M", NULL);
     r = must_open(d, "a");
-    actor_start(&reader, r);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
+    actor_start_reading(&reader, r);
     status = child_wait(child_start(give_up_and_die, d));
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     assert_null(actor_do(&reader, act_read_unlock, NULL));

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The chain of deferred frees through the objects: what is taken, where a walk ends, and what cuts it. */
-#include "lane-fixture.h"
-
-#include <signal.h>
-#include <sys/wait.h>
-
-#include "basic/testpoint.h"
+#include "crash-fixture.h"
 
 #define CLASS_64 3u
 #define CLASS_128 7u
@@ -395,26 +390,6 @@ static void walk_in_steps(struct lane_fixture *l)
     }
 }
 
-/* In a child, that is killed at the n-th passage of the point. False: it was not passed so often. */
-static bool crash_child(struct lane_fixture *l, const char *point, unsigned nth)
-{
-    char variable[64];
-    int status;
-    pid_t pid = fork();
-
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)snprintf(variable, sizeof(variable), "%s:kill@%u", point, nth);
-        (void)setenv("RECLAIM_TEST_POINT", variable, 1);
-        testpoint_reload();
-        walk_in_steps(l);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
-    return WIFSIGNALED(status);
-}
-
 /* A walk that is cut short by the daemon's death goes on in its successor: all is freed, once. */
 static bool chain_crash(const char *point, unsigned nth)
 {
@@ -430,7 +405,7 @@ static bool chain_crash(const char *point, unsigned nth)
         if (i == 1)
             assert_int_equal(chain_collect(&l, UINT32_MAX).n_objects, 2);
     }
-    killed = crash_child(&l, point, nth);
+    killed = crash_child(&l, point, nth, walk_in_steps);
     lane_fixture_succeed(&l);
     (void)chain_collect(&l, UINT32_MAX);
     assert_false(lane_has_chain(&l.lanes[0]));

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The daemon's side of a lane when things go wrong: a successor after a kill at each named point, a hostile client. */
-#include "lane-fixture.h"
-
-#include <signal.h>
-#include <sys/wait.h>
-
-#include "basic/testpoint.h"
+#include "crash-fixture.h"
 
 #define CLASS_16 0u
 #define CLASS_32 1u
@@ -76,27 +71,6 @@ static unsigned lane_visible(const struct lane_fixture *l, unsigned lane, unsign
 static unsigned all_visible(const struct lane_fixture *l)
 {
     return lane_visible(l, 0, CLASS_64) + lane_visible(l, 0, ABI_CLASS_EXTENT) + lane_visible(l, 1, CLASS_64);
-}
-
-/* In a child, that is killed at the n-th passage of the point. False: it was not passed so often. */
-static bool crash_child(struct lane_fixture *l, const char *point, unsigned nth,
-                        void (*scene)(struct lane_fixture *l))
-{
-    char variable[64];
-    int status;
-    pid_t pid = fork();
-
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)snprintf(variable, sizeof(variable), "%s:kill@%u", point, nth);
-        (void)setenv("RECLAIM_TEST_POINT", variable, 1);
-        testpoint_reload();
-        scene(l);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
-    return WIFSIGNALED(status);
 }
 
 /*

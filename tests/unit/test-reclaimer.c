@@ -13,24 +13,13 @@
 
 #include <cmocka.h>
 
+#include "await.h"
 #include "basic/macro.h"
 #include "basic/ordering.h"
 #include "clock.h"
 #include "reclaimer.h"
 
-#define PATIENCE_USEC 30000000u /* what has not happened by then never will */
 #define HOUR_USEC 3600000000ull
-
-#define await(condition)                                                                                     \
-    do {                                                                                                     \
-        uint64_t until = now_usec() + PATIENCE_USEC;                                                         \
-                                                                                                             \
-        while (!(condition)) {                                                                               \
-            if (now_usec() > until)                                                                          \
-                fail_msg("it never came: %s", #condition);                                                   \
-            (void)usleep(200);                                                                               \
-        }                                                                                                    \
-    } while (0)
 
 struct fixture {
     struct callbacks callbacks;

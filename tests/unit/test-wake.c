@@ -19,28 +19,16 @@
 
 #include <urcu/urcu-memb.h>
 
+#include "await.h"
 #include "basic/macro.h"
 #include "basic/ordering.h"
 #include "clock.h"
 #include "grace-internal.h"
 
-#define PATIENCE_USEC 30000000u /* what has not happened by then never will */
-
 enum {
     N_WAITERS = 200, /* more than wake-flood */
     N_CALLS = 1500,  /* of each */
 };
-
-#define await(condition)                                                                                     \
-    do {                                                                                                     \
-        uint64_t until = now_usec() + PATIENCE_USEC;                                                         \
-                                                                                                             \
-        while (!(condition)) {                                                                               \
-            if (now_usec() > until)                                                                          \
-                fail_msg("it never came: %s", #condition);                                                   \
-            (void)usleep(200);                                                                               \
-        }                                                                                                    \
-    } while (0)
 
 struct world;
 
