@@ -500,7 +500,7 @@ static bool ask_waits(struct pass *pass, struct client_lane *cl, unsigned flags)
     if (cl->ask_cookie == 0) {
         arena_collect_everything(pass);
         a->drain.urgent = DRAIN_FULL;
-        a->purge.asked = true;
+        cl->ask_turn = purge_ask(&a->purge);
         cl->ask_cookie = arena_close_pages(a);
         cl->ask_usec = pass->now;
         arena_want_cookie(a, cl->ask_cookie, false);
@@ -510,7 +510,7 @@ static bool ask_waits(struct pass *pass, struct client_lane *cl, unsigned flags)
         return false;
     pass_by(pass, cl->ask_usec + ASK_WAIT_USEC);
     return cl->ask_cookie > pass->completed || arena_oldest_cookie(a) <= cl->ask_cookie ||
-           arena_purge_is_under_way(a);
+           !purge_is_over(&a->purge, cl->ask_turn);
 }
 
 static void lane_serve_ask(struct pass *pass, struct client_lane *cl)

@@ -172,11 +172,23 @@ static void arena_audit(struct pass *pass, struct operation *op)
     for (uint32_t i = 0; i < a->n_lanes; i++)
         for (unsigned c = 0; c < ABI_CLASSES && a->lanes[i]->life == LANE_LIVE; c++)
             audit_magazine(op, a, a->lanes[i], c);
-    if (segment_backed_bytes(a->arena_fd, &file_bytes) == 0 && a->purge.n_running == 0 &&
-        file_bytes != f.backed_bytes)
+    if (segment_backed_bytes(a->arena_fd, &file_bytes) == 0 && file_bytes != f.backed_bytes)
         complain_numbers(op, "backed bytes", f.backed_bytes, "the file's own", file_bytes);
     op->n_objects = f.out_objects;
     op->bytes = f.out_bytes;
+}
+
+static bool operation_looks(const struct operation *op)
+{
+    return op->kind == CONTROL_OPERATION_PURGE || op->kind == CONTROL_OPERATION_AUDIT;
+}
+
+bool arena_operation_looks(const struct arena *a)
+{
+    for (const struct operation *op = a->operations; op; op = op->next)
+        if (operation_looks(op))
+            return true;
+    return false;
 }
 
 static void operation_begin(struct pass *pass, struct operation *op)
@@ -188,31 +200,25 @@ static void operation_begin(struct pass *pass, struct operation *op)
     op->bytes_before =
         op->kind == CONTROL_OPERATION_PURGE ? a->figures.punched_bytes : a->pending.freed_bytes;
     if (op->kind == CONTROL_OPERATION_PURGE)
-        a->purge.asked = true;
-    if (op->kind == CONTROL_OPERATION_PURGE || op->kind == CONTROL_OPERATION_AUDIT)
+        op->turn = purge_ask(&a->purge);
+    if (operation_looks(op))
         /* pages that a client touched after they were given back are no fault of the books */
-        a->sweep_due = true;
-}
-
-static bool purge_is_under_way(const struct arena *a)
-{
-    return arena_purge_is_under_way(a) || a->sweep_due || a->sweeping;
+        op->comparison = arena_comparison_ask(a);
 }
 
 static bool operation_is_done(struct pass *pass, struct operation *op)
 {
     struct arena *a = pass->arena;
-    struct heap_figures f;
 
     switch (op->kind) {
     case CONTROL_OPERATION_PURGE:
-        heap_figures(a->heap, &f);
-        if (purge_is_under_way(a) || (a->purge.asked && f.lazy_bytes > 0))
+        if (!purge_is_over(&a->purge, op->turn) || !arena_comparison_is_over(a, op->comparison))
             return false;
         op->bytes = a->figures.punched_bytes - op->bytes_before;
         return true;
     case CONTROL_OPERATION_AUDIT:
-        if (purge_is_under_way(a))
+        /* nothing is in the middle of a change: what is queued begins with the lock, which is ours */
+        if (!arena_comparison_is_over(a, op->comparison) || a->sweeping || a->purge.n_running > 0)
             return false;
         arena_audit(pass, op);
         return true;

@@ -14,11 +14,6 @@
 
 /* ---- When, and how much ---- */
 
-bool arena_purge_is_under_way(const struct arena *a)
-{
-    return a->purge.n_queued > 0 || a->purge.n_running > 0;
-}
-
 static void purge_look(struct arena *a, const struct arena_parameters *p, uint64_t now,
                        struct purge_input *ret)
 {
@@ -95,8 +90,12 @@ static bool work_end_holes(struct arena *a, struct purge_work *work)
     if (work->kind == PURGE_LAZY && !work->over)
         return false;
     a->figures.n_purges_run++;
-    purge_ended(&a->purge);
-    a->sweep_due = work->kind == PURGE_LAZY;
+    if (work->kind == PURGE_LAZY) {
+        purge_ended(&a->purge);
+        a->sweep_due = true;
+    } else {
+        purge_ended_found(&a->purge);
+    }
     return true;
 }
 
@@ -175,7 +174,24 @@ void arena_sweep_found(struct arena *a, struct purge_work *work)
     arena_post(a, &work->job, sweep_job);
 }
 
-/* The file holds more than the books say: somebody touched pages that were given back. */
+uint64_t arena_comparison_ask(struct arena *a)
+{
+    a->sweep_due = true;
+    return a->n_comparisons + 1;
+}
+
+/* The next one begins only when all of the one before is over. */
+bool arena_comparison_is_over(const struct arena *a, uint64_t comparison)
+{
+    if (a->n_comparisons == comparison)
+        return !a->sweeping && a->purge.n_running == 0;
+    return a->n_comparisons > comparison;
+}
+
+/*
+ * The file holds more than the books say: somebody touched pages that were given back. While holes are being
+ * punched nobody could tell.
+ */
 static void arena_compare_with_file(struct arena *a)
 {
     struct purge_work *work;
@@ -185,6 +201,7 @@ static void arena_compare_with_file(struct arena *a)
     if (!a->sweep_due || a->sweeping || a->purge.n_running > 0)
         return;
     a->sweep_due = false;
+    a->n_comparisons++;
     heap_figures(a->heap, &f);
     if (segment_backed_bytes(a->arena_fd, &file_bytes) < 0 || file_bytes <= f.backed_bytes)
         return;
@@ -205,6 +222,7 @@ void arena_purge(struct pass *pass)
     struct purge_input in;
 
     arena_compare_with_file(a);
+    a->purge.look = a->sweep_due || arena_operation_looks(a);
     purge_look(a, &pass->p, pass->now, &in);
     d = purge_decide(&a->purge, &in);
     pass_by(pass, d.deadline_usec);

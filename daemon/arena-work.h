@@ -72,9 +72,12 @@ void arena_purge(struct pass *pass);
 void arena_purge_begin(struct arena *a, struct purge_work *work);
 void arena_purge_done(struct arena *a, struct purge_work *work);
 void arena_sweep_found(struct arena *a, struct purge_work *work);
-bool arena_purge_is_under_way(const struct arena *a); /* one is queued or runs */
+/* Of the file with the books, and what it finds is given back: asks for one, and returns its number. */
+uint64_t arena_comparison_ask(struct arena *a);
+bool arena_comparison_is_over(const struct arena *a, uint64_t comparison);
 
 /* arena-operation.c */
+bool arena_operation_looks(const struct arena *a); /* one waits until no hole is being punched */
 void arena_serve_operations(struct pass *pass);
 
 #endif

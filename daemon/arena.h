@@ -65,6 +65,7 @@ struct operation {
     enum control_operation kind;
     bool begun;
     struct barrier barrier;
+    uint64_t turn, comparison; /* of a purge: what it waits for */
     uint64_t begun_usec, usec;
     uint64_t objects_before, bytes_before, n_objects, bytes;
     int error;
@@ -131,6 +132,7 @@ struct arena {
     struct purge_timer purge;
     bool ending;                /* nothing new is begun any more */
     bool sweep_due, sweeping;   /* compare the file with the books; under way */
+    uint64_t n_comparisons;     /* that began */
     struct client_lane **lanes; /* in use, dense */
     uint32_t n_lanes, n_lanes_room;
     uint32_t n_active;  /* of them, at the last pass */

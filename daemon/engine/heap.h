@@ -39,8 +39,7 @@ struct heap_figures {
 struct heap_hole {
     uint64_t offset;
     uint64_t bytes;
-    uint64_t
-        backed_bytes; /* so much of it was backed; heap_purge_begin() and heap_purge_claim() fill it in */
+    uint64_t backed_bytes; /* so much of it was; filled in when the purge begins */
 };
 
 /*

@@ -71,11 +71,22 @@ struct purge_decision purge_decide(struct purge_timer *t, const struct purge_inp
         due = due_usec(t, in);
     due = MIN(due, over_usec(t, in, counted));
     now = t->asked || due <= in->now_usec;
-    if (t->n_queued + t->n_running >= (in->while_purging ? WORKS_MAX : 1)) { /* G1, G4 */
+    if (t->n_queued + t->n_running >= (in->while_purging && !t->look ? WORKS_MAX : 1)) { /* G1, G4, G6 */
         t->noted |= now;
         return (struct purge_decision){false, PURGE_NEVER};
     }
     return (struct purge_decision){now, now ? PURGE_NEVER : due};
+}
+
+uint64_t purge_ask(struct purge_timer *t)
+{
+    t->asked = true;
+    return t->n_turns + 1;
+}
+
+bool purge_is_over(const struct purge_timer *t, uint64_t turn)
+{
+    return t->n_over >= turn || (!t->asked && t->n_over == t->n_turns);
 }
 
 void purge_queued(struct purge_timer *t)
@@ -83,9 +94,10 @@ void purge_queued(struct purge_timer *t)
     t->n_queued++;
 }
 
-/* What asks for all of it is served by the rounds that begin now. */
-static void rounds_begin(struct purge_timer *t, const struct purge_input *in)
+/* What asks for all of it is served by the rounds that begin now, and those before have ended. */
+static void turn_begin(struct purge_timer *t, const struct purge_input *in)
 {
+    t->n_over = t->n_turns++;
     t->all = t->asked || (t->lazy_usec > 0 && due_usec(t, in) <= in->now_usec);
     t->asked = t->noted = false;
     if (t->all)
@@ -98,7 +110,7 @@ void purge_begun(struct purge_timer *t, const struct purge_input *in)
 {
     t->n_queued--;
     t->n_running++;
-    rounds_begin(t, in);
+    turn_begin(t, in);
 }
 
 void purge_begun_found(struct purge_timer *t)
@@ -122,13 +134,21 @@ bool purge_next_round(struct purge_timer *t, const struct purge_input *in)
         t->min_bytes = t->min_bytes > ROUND_LAST_BYTES ? t->min_bytes / ROUND_FACTOR : 0;
         return true;
     }
+    if (t->all || t->look) /* G6; what was asked for is the next work's */
+        return false;
     if (!t->asked && (!t->noted || t->n_queued > 0)) /* G1; what waits is another work's */
         return false;
-    rounds_begin(t, in);
+    turn_begin(t, in);
     return true;
 }
 
 void purge_ended(struct purge_timer *t)
+{
+    t->n_running--;
+    t->n_over = t->n_turns;
+}
+
+void purge_ended_found(struct purge_timer *t)
 {
     t->n_running--;
 }

@@ -290,6 +290,103 @@ static void test_a_purge_goes_on(void **state)
     }
 }
 
+/* One turn of a work under a load that asks for another as soon as one has begun. */
+static bool turn_under_load(struct purge_timer *t, uint64_t now)
+{
+    struct purge_input in = input(now, 64 * MIB);
+
+    assert_false(decide(t, now, 64 * MIB).purge);
+    assert_true(t->noted);
+    t->min_bytes = 0; /* no holes are left */
+    return purge_next_round(t, &in);
+}
+
+/* G6: the work goes on and others follow, but who asked waits for one turn after the one that ran. */
+static void test_who_asks_waits_for_a_turn(void **state)
+{
+    struct purge_timer t = {.over_usec = START};
+    uint64_t now = START + S, first, second;
+
+    begin(&t, now, 64 * MIB);
+    for (unsigned i = 0; i < 5; i++)
+        assert_true(turn_under_load(&t, now));
+    first = purge_ask(&t);
+    assert_false(purge_is_over(&t, first));
+    assert_true(turn_under_load(&t, now));
+    assert_true(t.all);
+    assert_false(purge_is_over(&t, first)); /* it has begun */
+    second = purge_ask(&t);
+    assert_true(second > first);
+    assert_false(turn_under_load(&t, now)); /* its last */
+    assert_false(purge_is_over(&t, first)); /* not before the end: a hole may be left to punch */
+    purge_ended(&t);
+    assert_true(purge_is_over(&t, first));
+    assert_false(purge_is_over(&t, second));
+    assert_true(decide(&t, now, 64 * MIB).purge);
+    begin(&t, now, 64 * MIB);
+    assert_true(purge_is_over(&t, first));
+    assert_false(purge_is_over(&t, second));
+    assert_false(turn_under_load(&t, now));
+    purge_ended(&t);
+    assert_true(decide(&t, now, 64 * MIB).purge);
+    begin(&t, now, 64 * MIB);
+    assert_true(purge_is_over(&t, second)); /* whatever runs by now */
+}
+
+/* .. and not at all for nothing, nor for holes that a sweep found. */
+static void test_who_asks_for_nothing_waits_for_what_runs(void **state)
+{
+    struct purge_timer t = {0};
+    uint64_t turn = purge_ask(&t);
+
+    assert_false(purge_is_over(&t, turn)); /* nobody has looked yet */
+    (void)decide(&t, START, 0);
+    assert_true(purge_is_over(&t, turn));
+    purge_begun_found(&t);
+    turn = purge_ask(&t);
+    (void)decide(&t, START, 0);
+    assert_true(purge_is_over(&t, turn));
+    purge_ended_found(&t);
+    begin(&t, START, 64 * MIB);
+    turn = purge_ask(&t);
+    (void)decide(&t, START, 0);
+    assert_false(purge_is_over(&t, turn));
+    purge_begun_found(&t);
+    purge_ended_found(&t);
+    assert_false(purge_is_over(&t, turn)); /* that was not the turn */
+    purge_ended(&t);
+    assert_true(purge_is_over(&t, turn));
+}
+
+/* G6: no turn after the one that runs, and no work behind the one that runs or waits. */
+static void test_who_looks_has_a_moment(void **state)
+{
+    static const struct {
+        bool look, asked, running, while_purging;
+        bool queue, more;
+    } cases[] = {
+        {false, false, true, false, false, true}, {true, false, true, false, false, false},
+        {true, true, true, false, false, false},  {false, false, true, true, true, true},
+        {true, false, true, true, false, false},  {true, true, true, true, false, false},
+        {true, false, false, true, true, false},  {true, true, false, false, true, false},
+    };
+
+    for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct purge_timer t = {.over_usec = START - S, .look = cases[i].look, .asked = cases[i].asked};
+        struct purge_input in = input(START, 64 * MIB);
+
+        t.n_running = t.n_turns = cases[i].running;
+        in.while_purging = cases[i].while_purging;
+        if (purge_decide(&t, &in).purge != cases[i].queue)
+            fail_msg("case %u: queued", i);
+        t.noted = true;
+        if (cases[i].running && purge_next_round(&t, &in) != cases[i].more)
+            fail_msg("case %u: goes on", i);
+        if (cases[i].running && !cases[i].more)
+            assert_int_equal(t.asked, cases[i].asked); /* for the next work */
+    }
+}
+
 static void test_parameters_act_at_once(void **state)
 {
     struct purge_timer t = {0};
@@ -342,6 +439,9 @@ int main(void)
         cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_age_takes_all),
         cmocka_unit_test(test_a_purge_goes_on),
+        cmocka_unit_test(test_who_asks_waits_for_a_turn),
+        cmocka_unit_test(test_who_asks_for_nothing_waits_for_what_runs),
+        cmocka_unit_test(test_who_looks_has_a_moment),
         cmocka_unit_test(test_parameters_act_at_once),
         cmocka_unit_test(test_threshold_auto),
     };
