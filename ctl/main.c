@@ -19,7 +19,7 @@ static const struct ctl_verb verbs[] = {
     {"set", "NAME=VALUE...", 1, ANY, CTL_ARENA | CTL_DRY_RUN | CTL_PERSIST, verb_set,
      "all of them, or none if one is wrong"},
     {"reset", "NAME...", 1, ANY, CTL_ARENA | CTL_DRY_RUN | CTL_PERSIST, verb_reset,
-     "back to what the files say"},
+     "back to what the files said when they were read"},
     {"create-arena", "NAME --size SIZE", 1, 1, CTL_SIZE | CTL_OWNER | CTL_GROUP | CTL_MODE | CTL_TRANSIENT,
      verb_create_arena, "of your own, unless --owner says whose"},
     {"remove-arena", "NAME", 1, 1, CTL_FORCE, verb_remove_arena,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "basic/cleanup.h"
 #include "basic/text.h"
@@ -50,6 +51,14 @@ int persist_place_find(const char *config_file, char ret[static PATH_MAX])
     if (n < 0 || n >= PATH_MAX)
         return ctl_fail("--persist: the configuration directory's path is too long");
     return CTL_DONE;
+}
+
+/* Whatever the environment says: what counts here is what the daemon will read. */
+bool persist_place_read_by(const char *config_file, char ret[static PATH_MAX])
+{
+    int n = snprintf(ret, PATH_MAX, "%s.d/%s", config_file, file_name);
+
+    return *config_file == '/' && n > 0 && n < PATH_MAX && access(ret, R_OK) == 0;
 }
 
 /* Readable for the daemon's user whatever the caller's umask: what it cannot read, it refuses to start with. */

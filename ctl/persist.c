@@ -17,6 +17,10 @@
 #include "ctl.h"
 #include "persist.h"
 
+enum {
+    SECTION_BYTES = ARENA_NAME_BYTES + 16, /* "arena " and a name */
+};
+
 static const char head[] = "# Written by reclaimctl --persist, which keeps other lines as they are.\n";
 
 struct persist {
@@ -140,7 +144,7 @@ static bool line_has_key(const char *line, const char *name)
 /* The lines of one section: all that stand between its heads and the next ones, if it stands there twice too.
  */
 struct section {
-    char name[ARENA_NAME_BYTES + 16];
+    char name[SECTION_BYTES];
     bool inside;
     bool found;
     size_t end; /* behind its last line that is not empty */
@@ -275,19 +279,41 @@ static int check_keys(const struct persist_key *keys, size_t n)
     return CTL_DONE;
 }
 
+/* The section of [reclaimd], or of an arena, as section_of() writes it. */
+static void section_name(const char *arena, char ret[static SECTION_BYTES])
+{
+    (void)snprintf(ret, SECTION_BYTES, "%s%s", arena ? "arena " : "reclaimd", arena ?: "");
+}
+
 /* Reads, changes, checks. Nothing is written yet, and no directory made. */
 static int persist_change(struct persist *p, const char *arena, const struct persist_key *keys, size_t n)
 {
-    char section[ARENA_NAME_BYTES + 16] = "reclaimd";
+    char section[SECTION_BYTES];
     int r = persist_read(p);
 
     if (r < 0)
         return persist_fail(p, "read", -r);
-    if (arena)
-        (void)snprintf(section, sizeof(section), "arena %s", arena);
+    section_name(arena, section);
     if (change_keys(p, section, keys, n) < 0)
         return ctl_fail("out of memory");
     return persist_check_lines(p->path, p->lines, p->n_lines);
+}
+
+/* As a file that the daemon reads only at its next reload or start, it may differ from what it says now. */
+bool persist_has(const char *config_file, const char *arena, const char *name, char ret_path[static PATH_MAX])
+{
+    _cleanup_(persist_freep) struct persist *p = calloc(1, sizeof(*p));
+    struct section s = {};
+    bool has = false;
+
+    if (!p || !persist_place_read_by(config_file, p->path) || persist_read(p) < 0)
+        return false;
+    section_name(arena, s.name);
+    for (size_t i = 0; i < p->n_lines && !has; i++)
+        has = section_follow(&s, p->lines[i], i) && line_has_key(p->lines[i], name);
+    if (has)
+        (void)strcpy(ret_path, p->path);
+    return has;
 }
 
 /* Everything that can fail but the last step is done here. */

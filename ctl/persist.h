@@ -27,9 +27,18 @@ int persist_prepare(const char *config_file, const char *arena, const struct per
 int persist_commit(struct persist *p);
 const char *persist_path(const struct persist *p);
 
+/*
+ * Whether a drop-in that the daemon reads has the key, and which one: for those who change only the running
+ * value. Says nothing; a file that cannot be read has none.
+ */
+bool persist_has(const char *config_file, const char *arena, const char *name, char ret_path[static PATH_MAX]);
+
 /* Forgets what was not committed. */
 struct persist *persist_free(struct persist *p);
 void persist_freep(struct persist **p);
+
+/* The path of the drop-in that the daemon itself reads, if there is one: true. Says nothing. */
+bool persist_place_read_by(const char *config_file, char ret[static PATH_MAX]);
 
 /*
  * The path of the drop-in: in FILE.d of the daemon's, or where RECLAIMD_CONFIG_DIRECTORY says. CTL_DONE, or it

@@ -307,10 +307,30 @@ static int reset_persistent(struct ctl *ctl, int n, char **names)
     return status;
 }
 
-/* With --persist the file goes first; when the daemon cannot read its files, nothing is reset. */
+/* Of each name that --persist wrote: the reset does not last, or the value did not change because of it. */
+static int note_persistent(struct ctl *ctl, int n, char **names)
+{
+    char config_file[PATH_MAX], path[PATH_MAX];
+    int status = ask_config(ctl, config_file);
+
+    for (int i = 0; status == CTL_DONE && i < n; i++)
+        if (persist_has(config_file, ctl->arena, names[i], path))
+            (void)fprintf(ctl->out, "note: %s still has %s; reset --persist takes it out\n", path, names[i]);
+    return status;
+}
+
+/*
+ * With --persist the file goes first; when the daemon cannot read its files, nothing is reset. Without it a
+ * value in the drop-in comes back with the next reload or start, which must not surprise.
+ */
 int verb_reset(struct ctl *ctl, int argc, char **argv)
 {
+    int status;
+
     if (persists(ctl))
         return reset_persistent(ctl, argc, argv);
-    return change(ctl, CHANGE_RESET, reset_parameters(ctl, argc, argv));
+    status = change(ctl, CHANGE_RESET, reset_parameters(ctl, argc, argv));
+    if (status != CTL_DONE || ctl->json != CTL_JSON_OFF || (ctl->given & CTL_PERSIST))
+        return status;
+    return note_persistent(ctl, argc, argv);
 }

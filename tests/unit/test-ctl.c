@@ -713,6 +713,30 @@ static void persist_reset_tells_what_holds(void **state)
     assert_non_null(strstr(err, "drain-interval: the drop-in no longer has it; the daemon keeps 3s\n"));
 }
 
+/* A value that would be back after the next start is told; JSON stays JSON, and others' values are not ours. */
+static void reset_tells_what_the_drop_in_has(void **state)
+{
+    char expected[512];
+
+    assert_int_equal(run("set --persist drain-interval=3s"), 0);
+    (void)snprintf(expected, sizeof(expected),
+                   "drain-interval: 3s -> 1s\nwake-from-gp: no, unchanged\n"
+                   "note: %s still has drain-interval; reset --persist takes it out\n",
+                   path_of("etc/reclaimd.conf.d/50-reclaimctl.conf"));
+    expect_out("reset drain-interval wake-from-gp", expected);
+    assert_int_equal(run("reset drain-interval --json=short"), 0);
+    assert_null(strstr(out, "note"));
+    assert_int_equal(run("reset --arena routes drain-interval"), 0);
+    assert_null(strstr(out, "note"));
+    (void)setenv("RECLAIMD_CONFIG_DIRECTORY", directory, 1); /* the daemon reads its own all the same */
+    assert_int_equal(run("reset drain-interval"), 0);
+    assert_non_null(strstr(out, "note"));
+    (void)unsetenv("RECLAIMD_CONFIG_DIRECTORY");
+    assert_int_equal(run("reset --persist drain-interval"), 0);
+    assert_int_equal(run("reset drain-interval"), 0);
+    assert_null(strstr(out, "note"));
+}
+
 static void persist_is_all_or_nothing(void **state)
 {
     const char *file;
@@ -936,6 +960,7 @@ int main(void)
         CTL_TEST(persist_follows_the_daemon),
         CTL_TEST_ALONE(persist_needs_a_place_beside_a_file),
         CTL_TEST(persist_reset_tells_what_holds),
+        CTL_TEST(reset_tells_what_the_drop_in_has),
         CTL_TEST(arenas_are_made_and_removed),
         CTL_TEST(work_says_how_long_and_how_much),
         CTL_TEST_ALONE(audit_fails_with_a_list),
