@@ -5,6 +5,8 @@
  * introspect and version ask org.varlink.service, which any Varlink service has: they work with a daemon whose
  * own interface is older or younger than this program.
  */
+#include <string.h>
+
 #include "ctl.h"
 
 /* With the arena if the value is one's own. */
@@ -15,15 +17,36 @@ static void print_name(struct ctl *ctl, struct json_object *change)
     (void)fprintf(ctl->out, "%s%s%s: ", ctl_text(change, "name"), *arena ? " of " : "", arena);
 }
 
+/* An arena's size is told among the values, but it is the arena that is made, or that stays as it is. */
+static bool is_arena(struct json_object *change)
+{
+    return strcmp(ctl_text(change, "name"), "size") == 0;
+}
+
 /* What the files changed. */
 static void print_changes(struct ctl *ctl, struct json_object *changes)
 {
     for (size_t i = 0; changes && i < json_object_array_length(changes); i++) {
         struct json_object *c = json_object_array_get_idx(changes, i);
 
+        if (is_arena(c)) {
+            (void)fprintf(ctl->out, "%s: made, %s\n", ctl_text(c, "arena"), ctl_text(c, "new"));
+            continue;
+        }
         print_name(ctl, c);
         (void)fprintf(ctl->out, "%s -> %s\n", ctl_text(c, "old"), ctl_text(c, "new"));
     }
+}
+
+/* What a person can do about it needs the arena's clients to go, so it is his to do. */
+static void print_kept_arena(struct ctl *ctl, struct json_object *kept)
+{
+    const char *arena = ctl_text(kept, "arena");
+
+    (void)fprintf(
+        ctl->out,
+        "%s: stays %s, the files say %s; to make it anew: reclaimctl remove-arena %s, then reload\n", arena,
+        ctl_text(kept, "old"), ctl_text(kept, "new"), arena);
 }
 
 /* What somebody set at runtime is not lost by a reload, and not kept in silence either. */
@@ -32,6 +55,10 @@ static void print_kept(struct ctl *ctl, struct json_object *kept)
     for (size_t i = 0; kept && i < json_object_array_length(kept); i++) {
         struct json_object *c = json_object_array_get_idx(kept, i);
 
+        if (is_arena(c)) {
+            print_kept_arena(ctl, c);
+            continue;
+        }
         print_name(ctl, c);
         (void)fprintf(ctl->out, "stays %s as set at runtime; the files say %s\n", ctl_text(c, "old"),
                       ctl_text(c, "new"));

@@ -193,6 +193,11 @@ struct control_change {
     bool kept;
 };
 
+/*
+ * What a reload says of an arena: a change of "size", from "" if the reload made it; with `kept` if the file's
+ * size is not that of the arena, which cannot change.
+ */
+
 /* An arena to be made. Owner and group are set; names, size and limits are for the operation to check. */
 struct control_arena_request {
     const char *name;

@@ -53,7 +53,9 @@ int manager_reload(struct manager *m, control_change_fn visit, void *data, struc
 /* Tells of each change: to the log if it was applied, and to visit (may be NULL), whose value other than 0 ends the walk. */
 int manager_visit_changes(const struct parameter_changes *changes, bool applied, control_change_fn visit,
                           void *data);
-int manager_make_configured_arenas(struct manager *m);
+/* Makes those that are not there. visit (may be NULL) gets those, and those that are there with another size. */
+int manager_make_configured_arenas(struct manager *m, control_change_fn visit, void *data,
+                                   struct error_line *why);
 
 /* manager-arena.c */
 void manager_update_users(struct manager *m);

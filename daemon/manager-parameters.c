@@ -5,6 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "abi.h"
+#include "basic/macro.h"
+#include "basic/parse.h"
 #include "log.h"
 #include "manager-internal.h"
 #include "memory.h"
@@ -34,31 +37,57 @@ void manager_apply_parameters(struct manager *m)
     }
 }
 
-int manager_make_configured_arenas(struct manager *m)
+/* Made by whoever runs the service, for its users: a private one is made by its owner. */
+static int arena_make(struct manager *m, const struct config_arena *configured, struct error_line *why)
+{
+    struct arena_request request = {
+        .name = configured->name,
+        .bytes = configured->size_bytes,
+        .owner = geteuid(),
+        .group = getegid(),
+        .mode = 0666,
+    };
+    struct error_line line = {""};
+    int r = manager_arena_create(m, &request, 0, NULL, &line);
+
+    return r < 0
+               ? error_line_set(why, r, "arena %s: %.*s", configured->name, ERROR_LINE_BYTES - 64, line.text)
+               : 0;
+}
+
+/*
+ * Tells of an arena as of a value: its size, from nothing if it was just made; kept if it is there with
+ * another size, which cannot change.
+ */
+static int size_tell(const char *name, uint64_t old_bytes, uint64_t new_bytes, control_change_fn visit,
+                     void *data)
+{
+    char old_text[FORMAT_BYTES] = "", new_text[FORMAT_BYTES];
+
+    (void)format_bytes(new_bytes, new_text);
+    if (old_bytes > 0)
+        log_notice("arena %s: stays %s, the files say %s", name, format_bytes(old_bytes, old_text), new_text);
+    return visit ? visit(data, &(struct control_change){"size", name, old_text, new_text, old_bytes > 0}) : 0;
+}
+
+int manager_make_configured_arenas(struct manager *m, control_change_fn visit, void *data,
+                                   struct error_line *why)
 {
     const struct config_arenas *arenas = &m->settings->arenas;
+    int r = 0;
 
-    for (size_t i = 0; i < arenas->n; i++) {
-        struct error_line why = {""};
-        struct arena_request request = {
-            .name = arenas->items[i].name,
-            .bytes = arenas->items[i].size_bytes,
-            .owner = geteuid(),
-            .group = getegid(),
-            .mode = 0666, /* made by whoever runs the service, for its users: a private one is made by its
-                             owner */
-        };
-        int r;
+    for (size_t i = 0; i < arenas->n && r == 0; i++) {
+        const struct config_arena *configured = &arenas->items[i];
+        struct arena *there = manager_arena_find(m, configured->name);
+        uint64_t old_bytes = there ? there->bytes : 0;
 
-        if (manager_arena_find(m, request.name))
+        if (old_bytes == ALIGN_UP(configured->size_bytes, ABI_CHUNK_BYTES))
             continue;
-        r = manager_arena_create(m, &request, 0, NULL, &why);
-        if (r < 0) {
-            log_error("arena %s: %s", request.name, why.text);
-            return r;
-        }
+        r = there ? 0 : arena_make(m, configured, why);
+        if (r == 0)
+            r = size_tell(configured->name, old_bytes, configured->size_bytes, visit, data);
     }
-    return 0;
+    return r;
 }
 
 int manager_visit_changes(const struct parameter_changes *changes, bool applied, control_change_fn visit,
@@ -101,10 +130,15 @@ int manager_reload(struct manager *m, control_change_fn visit, void *data, struc
         return -EINVAL;
     }
     manager_apply_parameters(m);
-    r = manager_make_configured_arenas(m);
+    r = manager_visit_changes(&changes, true, visit, data);
     if (r == 0)
-        r = manager_visit_changes(&changes, true, visit, data);
-    log_info("configuration read again, %zu values changed or kept", changes.n);
+        r = manager_make_configured_arenas(m, visit, data, why);
+    if (r < 0)
+        log_error("configuration read again, but not all of it is done: %s",
+                  why->text[0] ? why->text : strerror(-r));
+    else
+        log_info("configuration read again, %zu value%s changed or kept", changes.n,
+                 changes.n == 1 ? "" : "s");
     parameter_changes_deinit(&changes);
     config_errors_deinit(&errors);
     return r;

@@ -161,15 +161,12 @@ static int manager_start_threads(struct manager *m)
     return r;
 }
 
-static int manager_open_sockets(struct manager *m)
+static int manager_open_sockets(struct manager *m, struct error_line *why)
 {
-    struct error_line why = {""};
-    int r = sockets_open(m->options->runtime_directory, &m->sockets, &why);
+    int r = sockets_open(m->options->runtime_directory, &m->sockets, why);
 
-    if (r < 0) {
-        log_error("%s", why.text);
+    if (r < 0)
         return r;
-    }
     r = control_listen(m->control, m->sockets.control_fd);
     if (r < 0)
         return r;
@@ -181,7 +178,8 @@ static int manager_open_sockets(struct manager *m)
     return 0;
 }
 
-static int manager_init(struct manager *m)
+/* `why` stays as it is where an error has no words but its own. */
+static int manager_init(struct manager *m, struct error_line *why)
 {
     int r;
 
@@ -206,15 +204,16 @@ static int manager_init(struct manager *m)
     if (r < 0)
         return r;
     manager_apply_parameters(m);
-    r = manager_open_sockets(m);
+    r = manager_open_sockets(m, why);
     if (r == 0)
-        r = manager_make_configured_arenas(m);
+        r = manager_make_configured_arenas(m, NULL, NULL, why);
     return r;
 }
 
 int manager_new(const struct options *options, struct settings *settings, struct manager **ret)
 {
     struct manager *m = calloc(1, sizeof(*m));
+    struct error_line why = {""};
     int r;
 
     if (!m)
@@ -227,9 +226,9 @@ int manager_new(const struct options *options, struct settings *settings, struct
     m->started_usec = clock_usec(CLOCK_REALTIME);
     m->begun_usec = now_usec();
     urcu_memb_register_thread();
-    r = manager_init(m);
+    r = manager_init(m, &why);
     if (r < 0) {
-        log_error("cannot start: %s", strerror(-r));
+        log_error("cannot start: %s", why.text[0] ? why.text : strerror(-r));
         (void)manager_free(m);
         return r;
     }

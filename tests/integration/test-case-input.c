@@ -77,6 +77,54 @@ static void input_configuration_file(void **state)
     daemon_remove(d);
 }
 
+static void file_put(const char *path, const char *text)
+{
+    _cleanup_fclose_ FILE *f = fopen(path, "we");
+
+    assert_non_null(f);
+    (void)fputs(text, f);
+}
+
+/* A reload makes the arenas that are new in the files, and says so; those with another size stay, and it says so too. */
+static void input_reload_of_arenas(void **state)
+{
+    struct daemon *d = *state;
+    struct ctl_result r;
+    char path[128];
+
+    daemon_make_directory(d);
+    (void)snprintf(path, sizeof(path), "%s/log.conf", d->directory);
+    file_put(path, "[arena routes]\nsize = 4M\n");
+    daemon_start(d, "--config", path, NULL);
+    file_put(path, "[arena routes]\nsize = 8M\n[arena n2]\nsize = 64M\n");
+    for (int again = 0; again < 2; again++) {
+        r = ctl_run(d, "reload", NULL);
+        assert_int_equal(r.status, 0);
+        assert_int_equal(strstr(r.out, "n2: made, 64M\n") != NULL, !again);
+        assert_non_null(strstr(r.out, "routes: stays 4M, the files say 8M; "));
+        ctl_result_deinit(&r);
+    }
+    ctl_do(d, "remove-arena", "routes", NULL); /* as it says */
+    r = ctl_run(d, "reload", NULL);
+    assert_string_equal(r.out, "routes: made, 8M\n");
+    ctl_result_deinit(&r);
+    (void)unlink(path);
+    daemon_stop(d);
+}
+
+/* What is wrong is said once. */
+static void input_second_daemon(void **state)
+{
+    struct daemon *d = *state;
+    char words[WORDS_BYTES];
+
+    daemon_start(d, NULL);
+    assert_int_equal(daemon_try(d, words, NULL), 1);
+    assert_non_null(strstr(words, "cannot start: another reclaimd runs in "));
+    assert_ptr_equal(strchr(words, '\n'), words + strlen(words) - 1);
+    daemon_stop(d);
+}
+
 static void input_control_tool(void **state)
 {
     struct daemon *d = *state;
@@ -371,6 +419,8 @@ int main(void)
     struct daemon d = {0};
     const struct CMUnitTest tests[] = {
         daemon_test(input_command_line_of_daemon),
+        daemon_test(input_reload_of_arenas),
+        daemon_test(input_second_daemon),
         daemon_test(input_configuration_file),
         daemon_test(input_control_tool),
         daemon_test(input_address_window),

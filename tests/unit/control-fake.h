@@ -394,7 +394,9 @@ static inline int fake_reload(void *userdata, control_change_fn visit, void *dat
     if (fake->n_reloads++ > 0)
         return error_line_set(why, -EINVAL, "/etc/reclaimd/reclaimd.conf:3: unknown key 'drain'");
     (void)visit(data, &(struct control_change){"drain-interval", NULL, "1s", "2s", false});
-    return visit(data, &(struct control_change){"wake-from-gp", NULL, "yes", "no", true});
+    (void)visit(data, &(struct control_change){"wake-from-gp", NULL, "yes", "no", true});
+    (void)visit(data, &(struct control_change){"size", "routes", "256M", "512M", true});
+    return visit(data, &(struct control_change){"size", "n2", "", "64M", false});
 }
 
 static const struct control_ops fake_ops = {

@@ -468,8 +468,10 @@ static void only_those_who_may_set(void **state)
 static void reload_tells_changed_and_kept(void **state)
 {
     expect_reply(*state, &admin, "{\"method\":\"" I "Reload\"}",
-                 "{\"parameters\":{\"changes\":[{\"name\":\"drain-interval\",\"old\":\"1s\",\"new\":\"2s\"}],"
-                 "\"kept\":[{\"name\":\"wake-from-gp\",\"old\":\"yes\",\"new\":\"no\"}]}}");
+                 "{\"parameters\":{\"changes\":[{\"name\":\"drain-interval\",\"old\":\"1s\",\"new\":\"2s\"},"
+                 "{\"name\":\"size\",\"old\":\"\",\"new\":\"64M\",\"arena\":\"n2\"}],"
+                 "\"kept\":[{\"name\":\"wake-from-gp\",\"old\":\"yes\",\"new\":\"no\"},"
+                 "{\"name\":\"size\",\"old\":\"256M\",\"new\":\"512M\",\"arena\":\"routes\"}]}}");
     expect_error(*state, &admin, "{\"method\":\"" I "Reload\"}", I "InvalidValue", "reclaimd.conf:3");
 }
 

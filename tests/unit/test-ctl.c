@@ -805,7 +805,10 @@ static void audit_fails_with_a_list(void **state)
 static void reload_tells_what_stays(void **state)
 {
     expect_out("reload",
-               "drain-interval: 1s -> 2s\nwake-from-gp: stays yes as set at runtime; the files say no\n");
+               "drain-interval: 1s -> 2s\nn2: made, 64M\n"
+               "wake-from-gp: stays yes as set at runtime; the files say no\n"
+               "routes: stays 256M, the files say 512M; to make it anew: reclaimctl remove-arena routes, "
+               "then reload\n");
     expect_failure("reload", 1, "reclaimd.conf:3: unknown key 'drain'");
 }
 
