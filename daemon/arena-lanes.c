@@ -500,7 +500,8 @@ static bool ask_waits(struct pass *pass, struct client_lane *cl, unsigned flags)
     if (cl->ask_cookie == 0) {
         arena_collect_everything(pass);
         a->drain.urgent = DRAIN_FULL;
-        cl->ask_turn = purge_ask(&a->purge);
+        (void)purge_ask(&a->purge);
+        cl->ask_turn = 0;
         cl->ask_cookie = arena_close_pages(a);
         cl->ask_usec = pass->now;
         arena_want_cookie(a, cl->ask_cookie, false);
@@ -509,8 +510,13 @@ static bool ask_waits(struct pass *pass, struct client_lane *cl, unsigned flags)
     if (pass->now - cl->ask_usec >= ASK_WAIT_USEC)
         return false;
     pass_by(pass, cl->ask_usec + ASK_WAIT_USEC);
-    return cl->ask_cookie > pass->completed || arena_oldest_cookie(a) <= cl->ask_cookie ||
-           !purge_is_over(&a->purge, cl->ask_turn);
+    if (cl->ask_cookie > pass->completed || arena_oldest_cookie(a) <= cl->ask_cookie)
+        return true;
+    if (cl->ask_turn == 0) { /* what that has freed is given back too, not only what was free before */
+        cl->ask_turn = purge_ask(&a->purge);
+        pass->again = true; /* there may be nothing: then no purge's end wakes us */
+    }
+    return !purge_is_over(&a->purge, cl->ask_turn);
 }
 
 static void lane_serve_ask(struct pass *pass, struct client_lane *cl)

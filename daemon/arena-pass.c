@@ -87,10 +87,13 @@ static void arena_end_relief(struct pass *pass)
 }
 
 /* What purging gave back is no longer counted for the arena's user. */
-static void arena_charge(struct arena *a)
+void arena_charge(struct arena *a)
 {
-    uint64_t backed = a->figures.heap.backed_bytes + a->figures.heap.purging_bytes;
+    struct heap_figures f;
+    uint64_t backed;
 
+    heap_figures(a->heap, &f);
+    backed = f.backed_bytes + f.purging_bytes;
     if (a->charged_bytes <= backed)
         return;
     /* a limit: late is harmless */

@@ -83,6 +83,7 @@ static bool work_end_holes(struct arena *a, struct purge_work *work)
 {
     for (unsigned i = 0; i < work->n_holes; i++)
         heap_purge_end(a->heap, &work->holes[i]);
+    arena_charge(a); /* now: an allocation that waits for it is tried before the pass publishes */
     a->figures.punched_bytes += work->bytes;
     a->figures.n_holes += work->n_holes;
     if (work->n_holes > 0)

@@ -40,6 +40,7 @@ static inline void pass_by(struct pass *pass, uint64_t deadline)
 /* arena-pass.c */
 void arena_run_jobs(struct arena *a);
 void arena_take_rung(struct arena *a);
+void arena_charge(struct arena *a);
 
 /* arena-lanes.c */
 void arena_look_at_lanes(struct pass *pass, bool all);

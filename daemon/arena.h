@@ -116,7 +116,7 @@ struct arena {
     /* clients who rang, each with a reference: their lanes are looked at in the next pass */
     struct __cds_wfs_stack rung;
     uint32_t look_at_all;   /* any thread: something is wrong with some lane: look at every one */
-    uint64_t charged_bytes; /* of this arena in user->backed_bytes; worker */
+    uint64_t charged_bytes; /* of this arena in user->backed_bytes; with the lock */
     uint32_t relieve;       /* main: memory is short */
     uint64_t relief_cookie; /* worker: purge once what was pending then is free; 0: no need */
     uint32_t removing;      /* main */

@@ -87,7 +87,7 @@ struct client_lane {
     uint64_t grave_cookie;
     uint64_t ask_cookie; /* an allocation waits for it, urgent reclaim under way; 0: none */
     uint64_t ask_usec;   /* .. since then */
-    uint64_t ask_turn;   /* .. and for that turn of the purge */
+    uint64_t ask_turn;   /* .. and then for that turn of the purge; 0: not yet */
     uint32_t arena_slot; /* in the arena's array of lanes in use */
     /* the grace-period thread sets it, release, and the worker clears it: it delays one for long: is its thread
      * there? pairs with lane_look_live() */

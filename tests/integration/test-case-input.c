@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "basic/cleanup.h"
+#include "basic/macro.h"
 
 /* ---- Bad input --------------------------------------------------------------------------------------------------------- */
 
@@ -396,6 +397,34 @@ static int visit_limits(const struct daemon *d)
     return 0;
 }
 
+/* What he has freed, in pieces too small for what he wants now, is given back and no longer counts. */
+static int visit_limit_after_frees(const struct daemon *d)
+{
+    void *pieces[100];
+    struct reclaim_lane *l;
+    struct reclaim *r;
+
+    CHECK(try_open(d, "pieces", 0, 16 * MIB_BYTES, 0, NULL, &r) == 0);
+    CHECK(reclaim_lane_get(r, &l) == 0);
+    for (unsigned i = 0; i < ARRAY_SIZE(pieces); i++)
+        CHECK((pieces[i] = reclaim_alloc(l, 32768)));
+    for (unsigned i = 0; i < ARRAY_SIZE(pieces); i += 2)
+        CHECK(reclaim_defer_free(l, pieces[i]) == 0);
+    CHECK(reclaim_alloc(l, 2 * MIB_BYTES));
+    return 0;
+}
+
+static void limits_of_a_user_count_what_is_backed(void **state)
+{
+    struct daemon *d = *state;
+
+    need_root();
+    daemon_start(d, "--set", "user-bytes-max=4M", NULL);
+    visit(d, visit_limit_after_frees);
+    assert_true(wait_until(n_clients(d) == 0));
+    daemon_stop(d);
+}
+
 static void limits_of_a_user(void **state)
 {
     struct daemon *d = *state;
@@ -429,6 +458,7 @@ int main(void)
         daemon_test(rights_by_mode),
         daemon_test(rights_of_control),
         daemon_test(limits_of_a_user),
+        daemon_test(limits_of_a_user_count_what_is_backed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
