@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "basic/cleanup.h"
 #include "basic/text.h"
 #include "basic/varlink-frame.h"
 #include "ctl.h"
@@ -186,6 +187,14 @@ static const char *option_name(size_t i)
     return i < ARRAY_SIZE(options) ? options[i].name : NULL;
 }
 
+/* As it was meant, with or without a value behind it; NULL: nothing is near. */
+static const char *option_nearest(const char *text)
+{
+    _cleanup_free_ char *name = strndup(text, strcspn(text, "="));
+
+    return name ? text_nearest(name, option_name) : NULL;
+}
+
 /* getopt_long() has not said anything; the word is the one before its index, or it stopped within one. */
 static int fail_option(int what, char **argv)
 {
@@ -195,7 +204,7 @@ static int fail_option(int what, char **argv)
         return ctl_usage("%s needs a value; see reclaimctl --help", text_quote(word).text);
     if (strncmp(word, "--", 2) == 0 && strchr(word, '=') && optopt)
         return ctl_usage("%s takes no value; see reclaimctl --help", text_quote(word).text);
-    near = strncmp(word, "--", 2) == 0 ? text_nearest(word + 2, option_name) : NULL;
+    near = strncmp(word, "--", 2) == 0 ? option_nearest(word + 2) : NULL;
     if (near)
         return ctl_usage("unknown option '%s'; did you mean --%s?", text_quote(word).text, near);
     return ctl_usage("unknown option '%s'; see reclaimctl --help", text_quote(word).text);

@@ -241,9 +241,10 @@ static void client_count_refused(struct pass *pass, struct client *c)
     if (!log_rate_pass(&c->refused_rate, pass->now, REFUSED_LOG_USEC, REFUSED_LOG_BURST, &held))
         return;
     log_warning(
-        "arena %s: client %llu (pid %d, uid %u, %s) deferred %llu objects that were not its to free; refused",
+        "arena %s: client %llu (pid %d, uid %u, %s) deferred %llu object%s not its to free, or free already; "
+        "refused",
         pass->arena->name, (unsigned long long)c->id, (int)c->pid, (unsigned)c->uid, c->comm,
-        (unsigned long long)c->refused_untold);
+        (unsigned long long)c->refused_untold, c->refused_untold == 1 ? "" : "s");
     c->refused_untold = 0;
 }
 

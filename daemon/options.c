@@ -99,21 +99,23 @@ static int set_add(struct options *options, const char *text, struct error_line 
  */
 static int arena_add(struct options *options, const char *text, struct error_line *ret_why)
 {
+    const char *colon = strchr(text, ':');
     char name[ARENA_NAME_BYTES];
+    struct error_line line = {""};
     uint64_t bytes;
     int r;
 
-    r = parse_name_size(text, name, &bytes);
-    if (r < 0) {
-        parse_error_describe(PARSE_NAME_SIZE, r, text, ret_why);
-        return -EINVAL;
+    /* The size first and by itself, for its range and its words. */
+    r = colon ? config_arena_size_parse(colon + 1, &bytes, &line) : 0;
+    if (r >= 0) {
+        r = parse_name_size(text, name, &bytes);
+        if (r < 0)
+            parse_error_describe(PARSE_NAME_SIZE, r, text, &line);
     }
-    if (config_arenas_find(&options->arenas, name))
-        return error_line_set(ret_why, -EINVAL, "arena %s is named twice; give it one size", name);
-    /* Again, for its range and its words. */
-    r = config_arena_size_parse(strchr(text, ':') + 1, &bytes, ret_why);
     if (r < 0)
-        return -EINVAL;
+        return error_line_set(ret_why, -EINVAL, "--arena: %.*s", ERROR_LINE_BYTES - 16, line.text);
+    if (config_arenas_find(&options->arenas, name))
+        return error_line_set(ret_why, -EINVAL, "--arena: %s is named twice; give it one size", name);
     return config_arenas_put(&options->arenas, name, bytes, NULL, 0);
 }
 
@@ -144,6 +146,14 @@ static int text_set(const char **ret, const char *option, const char *text, stru
     return 0;
 }
 
+/* As it was meant, with or without a value behind it; NULL: nothing is near. */
+static const char *option_nearest(const char *text)
+{
+    _cleanup_free_ char *name = strndup(text, strcspn(text, "="));
+
+    return name ? text_nearest(name, option_name_get) : NULL;
+}
+
 /* What getopt found no option for; it looks at argv[optind - 1], or at one character in optopt. */
 static int unknown_complain(char *argv[], struct error_line *ret_why)
 {
@@ -155,7 +165,7 @@ static int unknown_complain(char *argv[], struct error_line *ret_why)
                               text_quote((char[]){(char)optopt, '\0'}).text);
     if (optopt >= OPTION_CONFIG)
         return error_line_set(ret_why, -EINVAL, "'%s' takes no value", text_quote(argument).text);
-    near = text_nearest(argument + strspn(argument, "-"), option_name_get);
+    near = option_nearest(argument + strspn(argument, "-"));
     if (near)
         return error_line_set(ret_why, -EINVAL, "unknown option '%s'; did you mean --%s?",
                               text_quote(argument).text, near);

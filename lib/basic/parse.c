@@ -70,7 +70,7 @@ static const struct {
     [PARSE_TIME] = {"a time", "write it like 250ms, 1min 30s or 1h"},
     [PARSE_SIZE] = {"a size", "write it like 4096, 64M or 1.5G"},
     [PARSE_PERCENT] = {"a percentage", "write it like 25%"},
-    [PARSE_BOOLEAN] = {"yes or no", "write yes or no"},
+    [PARSE_BOOLEAN] = {"yes or no", NULL}, /* which says how it is written too */
     [PARSE_NUMBER] = {"a number", "write it in digits, like 512"},
     [PARSE_ARENA_NAME] = {"an arena's name", "use 1 to 48 of letters, digits, '.', '_' and '-'"},
     [PARSE_ASSIGNMENT] = {"an assignment", "write it like drain-interval=1s"},
@@ -87,7 +87,7 @@ static const char *skip_blanks(const char *s)
 static int read_digits(const char **s, uint64_t *ret)
 {
     uint64_t number = 0;
-/* Stepped in a local: on failure the caller still points at what could not be read. */
+    /* Stepped in a local: on failure the caller still points at what could not be read. */
     const char *p = *s;
 
     if (!isdigit((unsigned char)*p))
@@ -156,7 +156,7 @@ static int read_component(const char **s, const struct unit *units, bool *ret_ba
     r = read_unit(s, units, &unit);
     if (r < 0)
         return r;
-/* Neither product can overflow 128 bits: 2^64 times a week, or 10^9 times an exbibyte. */
+    /* Neither product can overflow 128 bits: 2^64 times a week, or 10^9 times an exbibyte. */
     sum = (u128)whole * unit->factor + (u128)numerator * unit->factor / denominator;
     if (sum > UINT64_MAX)
         return -ERANGE;
@@ -317,18 +317,49 @@ int parse_name_size(const char *text, char ret_name[static ARENA_NAME_BYTES], ui
 }
 
 /*
+ * A size with its unit as others write it, as 64m, 64MB or 64MiB: the number's length and our letter. 0: it is
+ * wrong in another way.
+ */
+static int size_meant(const char *text, char *ret_unit)
+{
+    static const char digits[] = "0123456789";
+    size_t n = strspn(text, digits), n_fraction = text[n] == '.' ? strspn(text + n + 1, digits) : 0;
+    const char *unit;
+    char letter;
+
+    if (n == 0)
+        return 0;
+    n += n_fraction > 0 ? n_fraction + 1 : 0;
+    unit = skip_blanks(text + n);
+    letter = (char)toupper((unsigned char)*unit);
+    if (n > FORMAT_BYTES || letter == '\0' || !strchr("BKMGTPE", letter))
+        return 0;
+    unit += 1 + (unit[1] == 'i');
+    if (*unit && strcasecmp(unit, "b") != 0)
+        return 0;
+    *ret_unit = letter;
+    return (int)n;
+}
+
+/*
  * A number that does not fit is one of the right kind, so the advice how to write one would mislead.
  * Whoever knows the range says it.
  */
 void parse_error_describe(enum parse_kind kind, int error, const char *text, struct error_line *ret_line)
 {
+    char unit;
+    int n = kind == PARSE_SIZE ? size_meant(text, &unit) : 0;
+
     if (error == -ENOMEM)
         (void)error_line_set(ret_line, error, "not enough memory");
     else if (error == -ERANGE)
         (void)error_line_set(ret_line, error, "'%s' is out of range", text_quote(text).text);
+    else if (n > 0)
+        (void)error_line_set(ret_line, error, "'%s' is not a size; write it as %.*s%c", text_quote(text).text,
+                             n, text, unit);
     else
-        (void)error_line_set(ret_line, error, "'%s' is not %s; %s", text_quote(text).text, kinds[kind].what,
-                             kinds[kind].example);
+        (void)error_line_set(ret_line, error, "'%s' is not %s%s%s", text_quote(text).text, kinds[kind].what,
+                             kinds[kind].example ? "; " : "", kinds[kind].example ?: "");
 }
 
 /* Weeks and days are only read: hours stay recognisable, and no parameter of ours reaches a day. */

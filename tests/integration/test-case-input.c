@@ -39,7 +39,9 @@ static void input_command_line_of_daemon(void **state)
     refused(d, "drain-interval", "--set", "drain-interval");
     refused(d, "poll", "--set", "gp-wait=sometimes");
     refused(d, "size", "--arena", "a");
-    refused(d, "1M", "--arena", "a:0");
+    refused(d, "did you mean --arena?", "--arenaa=a:1M", NULL);
+    refused(d, "--arena: size: '0' is not between 1M and 2T", "--arena", "a:0");
+    refused(d, "--arena: size: '64MiB' is not a size; write it as 64M", "--arena", "a:64MiB");
     refused(d, "2T", "--arena", "a:3T");
     refused(d, "'a/b:1M'", "--arena", "a/b:1M");
     refused(d, "loud", "--log-level", "loud");

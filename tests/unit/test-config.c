@@ -239,7 +239,7 @@ static void each_mistake_is_told_once(void **state)
          "r.conf:6: batches is already set in line 2; keep one of the two\n"},
         {"[arena a]\nsize = 1M\nsize = 1M\n",
          "r.conf:3: size is already set in line 2; keep one of the two\n"},
-        {"[arena a]\nsize = 64m\n", "r.conf:2: size: '64m' is not a size; write it like 4096, 64M or 1.5G\n"},
+        {"[arena a]\nsize = 64m\n", "r.conf:2: size: '64m' is not a size; write it as 64M\n"},
         {"[arena a]\nsize = 4K\n", "r.conf:2: size: '4K' is not between 1M and 2T\n"},
         {"[arena a]\nsize = 99E\n", "r.conf:2: size: '99E' is not between 1M and 2T\n"},
         {"[arena a]\nclients-max = 4\n",
@@ -247,7 +247,7 @@ static void each_mistake_is_told_once(void **state)
         {"[reclaimd]\nsize = 1M\n", "r.conf:2: size belongs to an arena; write it below [arena NAME]\n"},
         {"[reclaimd]\nbatches = 0\nbatching = x\n\n# fine\nexpedited = yes\nnonsense\n",
          "r.conf:2: batches: '0' is below 1; range 1..64\n"
-         "r.conf:3: batching: 'x' is not yes or no; write yes or no\n"
+         "r.conf:3: batching: 'x' is not yes or no\n"
          "r.conf:7: this is neither [section] nor NAME = VALUE\n"},
     };
 
@@ -474,9 +474,11 @@ static void a_wrong_command_line_is_told_in_words(void **state)
         {"--set batches", "'batches' is not an assignment; write it like drain-interval=1s"},
         {"--set batches=3 --set batches=65", "batches: '65' is above 64; range 1..64"},
         {"--set batchs=3", "unknown parameter 'batchs'; did you mean batches?"},
-        {"--arena a", "'a' is not an arena and its size; write it like routes:64M"},
-        {"--arena a:1K", "size: '1K' is not between 1M and 2T"},
-        {"--arena a:1M --arena a:2M", "arena a is named twice; give it one size"},
+        {"--arena a", "--arena: 'a' is not an arena and its size; write it like routes:64M"},
+        {"--arenaa=a:1M", "unknown option '--arenaa=a:1M'; did you mean --arena?"},
+        {"--arena a:64mb", "--arena: size: '64mb' is not a size; write it as 64M"},
+        {"--arena a:1K", "--arena: size: '1K' is not between 1M and 2T"},
+        {"--arena a:1M --arena a:2M", "--arena: a is named twice; give it one size"},
         {"--log-level loud", "'loud' is not a log level; use err, warning, notice, info or debug"},
     };
 

@@ -320,6 +320,7 @@ static void wrong_command_lines_exit_with_two(void **state)
         {"show a b", "too many arguments; usage: reclaimctl show ARENA"},
         {"status x", "usage: reclaimctl status\n"},
         {"status --forse", "did you mean --force?"},
+        {"status --jsn=short", "did you mean --json?"},
         {"status --force", "--force does not go with status"},
         {"drain --arena x", "--arena does not go with drain"},
         {"status -q", "unknown option '-q'"},

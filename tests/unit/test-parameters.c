@@ -190,7 +190,7 @@ static void wrong_values_are_refused_in_words(void **state)
         {"purge-threshold", "18446744073709551614", -ERANGE,
          "purge-threshold: '18446744073709551614' is above 2T; range 0..2T or auto"},
         {"gp-wait", "Poll", -EINVAL, "gp-wait: 'Poll' is not one of poll, callback"},
-        {"batching", "maybe", -EINVAL, "batching: 'maybe' is not yes or no; write yes or no"},
+        {"batching", "maybe", -EINVAL, "batching: 'maybe' is not yes or no"},
         {"memory-reserve", "5", -EINVAL, "memory-reserve: '5' is not a percentage; write it like 25%"},
         {"memory-reserve", "51%", -ERANGE, "memory-reserve: '51%' is above 50%; range 0%..50%"},
         {"client-pending-max", "0%", -ERANGE,
