@@ -130,6 +130,25 @@ static int give_up_and_die(void *userdata)
     return 1;
 }
 
+/* The daemon ends while all that it can serve at once is in flight and one more waits: it leaves nothing behind, as
+ * its exit status tells in a build with a leak checker. */
+static void test_end_with_given_up(void **state)
+{
+    struct daemon *d = *state;
+    struct actor reader = {0};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+
+    l = must_lane_beside_reader(d, &reader, &r);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(reclaim_synchronize(l, 0, &moment), -ETIMEDOUT);
+    daemon_terminate(d);
+    assert_null(actor_do(&reader, act_read_unlock, NULL));
+    actor_stop(&reader);
+    reclaim_close(r);
+    daemon_remove(d);
+}
+
 /* Its lane is free again once all of them are over. */
 static void test_killed_after_giving_up(void **state)
 {
@@ -498,6 +517,7 @@ int main(void)
         daemon_test(test_barrier_after_given_up),
         daemon_test(test_cookie_after_given_up),
         daemon_test(test_many_given_up),
+        daemon_test(test_end_with_given_up),
         daemon_test(test_killed_after_giving_up),
         daemon_test(test_rush),
         daemon_test(test_many_cookies),
