@@ -309,7 +309,7 @@ static const struct show_row show_rows[] = {
     {"Pages by their objects", 'h', "figures/pageHistogram"},
     {"Objects by the chain", 'n', "figures/chainObjects"},
     {"Sweeps for want of pages", 'n', "figures/sweeps"},
-    {"Kept, grace period unproven", 'n', "figures/keptObjects"},
+    {"Kept, unproven", 'n', "figures/keptObjects"},
     {"Batches running", 'n', "figures/batchesRunning"},
     {"Batches", 'n', "figures/batches"},
     {"Objects freed", 'n', "figures/frees"},

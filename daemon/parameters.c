@@ -81,7 +81,7 @@ static const struct parameter table[] = {
     {"purge-threshold", SIZE(0, TIB(2)), ARENA(purge_threshold_bytes), .special = PARAMETER_MAY_BE_AUTO,
      .default_text = "auto", .source = "PURGE",
      .doc = "With so many free bytes backed and not used again at once, a purge takes half; auto: 32M for "
-            "each bit of the CPU count."},
+            "each bit of the CPU count. In an arena that is smaller only purge-delay works."},
     {"purge-delay", TIME(0, USEC_PER_HOUR), ARENA(purge_delay_usec), .special = PARAMETER_MAY_BE_OFF,
      .default_text = "10s", .source = "PURGE",
      .doc = "How long free pages stay backed before a purge takes them, few as they may be."},

@@ -401,7 +401,8 @@ static void case_12_records_of_others(void **state)
     n = arena_figure(d, "hostile", "refusedRecords");
     assert_int_equal(n, 3);
     assert_int_equal(client_count(d, "refusedRecords"), 3);
-    assert_true(daemon_log_has(d, "refused"));
+    assert_true(daemon_log_has(d, "not its to free, or free already; refused"));
+    assert_false(daemon_log_has(d, "deferred 1 objects"));
     assert_int_equal(arena_figure(d, "honest", "refusedRecords"), 0);
     assert_int_equal(reclaim_defer_free(owner, other), 0);
     assert_int_equal(reclaim_barrier(owner, NULL), 0);

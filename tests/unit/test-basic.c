@@ -138,13 +138,20 @@ static void percentages_are_read(void **state)
         int error;
         unsigned percent;
     } cases[] = {
-        {"0%", 0, 0},         {"0", 0, 0},
-        {"00", 0, 0},         {"0x", -EINVAL, 0},
-        {"25%", 0, 25},       {"100%", 0, 100},
-        {"101%", -ERANGE, 0}, {"25", -EINVAL, 0},
-        {"%", -EINVAL, 0},    {"2.5%", -EINVAL, 0},
-        {"25%%", -EINVAL, 0}, {"-1%", -EINVAL, 0},
-        {"", -EINVAL, 0},     {"99999999999999999999%", -ERANGE, 0},
+        {"0%", 0, 0},
+        {"0", 0, 0},
+        {"00", 0, 0},
+        {"0x", -EINVAL, 0},
+        {"25%", 0, 25},
+        {"100%", 0, 100},
+        {"101%", -ERANGE, 0},
+        {"25", -EINVAL, 0},
+        {"%", -EINVAL, 0},
+        {"2.5%", -EINVAL, 0},
+        {"25%%", -EINVAL, 0},
+        {"-1%", -EINVAL, 0},
+        {"", -EINVAL, 0},
+        {"99999999999999999999%", -ERANGE, 0},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

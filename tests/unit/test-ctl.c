@@ -510,11 +510,46 @@ static void help_and_versions(void **state)
     assert_non_null(strstr(out, "\nmethod GetStatus() -> (status: Status)\n"));
 }
 
-static void completion_path(char ret[static PATH_MAX])
+static void source_path(const char *file, char ret[static PATH_MAX])
 {
     (void)snprintf(ret, PATH_MAX, "%s", __FILE__);
     *strrchr(ret, '/') = '\0';
-    (void)strcat(ret, "/../../completions/bash/reclaimctl");
+    (void)strcat(ret, "/../../");
+    (void)strcat(ret, file);
+}
+
+static void completion_path(char ret[static PATH_MAX])
+{
+    source_path("completions/bash/reclaimctl", ret);
+}
+
+/* Each figure of `show` is explained, under its label and its name with --json; no label reaches into the values. */
+static void manual_explains_each_figure(void **state)
+{
+    static char manual[64 * 1024];
+    char path[PATH_MAX], label[64];
+    _cleanup_fclose_ FILE *f = NULL;
+    unsigned n = 0;
+
+    source_path("man/reclaimctl.1.scd", path);
+    f = fopen(path, "re");
+    if (!f)
+        skip(); /* the source is not where it was built from */
+    manual[fread(manual, 1, sizeof(manual) - 1, f)] = '\0';
+    assert_int_equal(run("show routes"), 0);
+    for (char *rest = strstr(out, "\nClients "), *line; (line = strsep(&rest, "\n"));) {
+        if (!*line)
+            continue;
+        assert_true(strlen(line) > 27 && line[26] == ' ' && line[27] != ' ');
+        (void)snprintf(label, sizeof(label), "_%.26s", line);
+        while (label[strlen(label) - 1] == ' ')
+            label[strlen(label) - 1] = '\0';
+        (void)strcat(label, "_ (_");
+        if (!strstr(manual, label))
+            fail_msg("reclaimctl(1) does not explain '%s'", label);
+        n++;
+    }
+    assert_true(n > 40);
 }
 
 /* What bash offers for a line that it has split into these words, the last one being completed. */
@@ -970,6 +1005,7 @@ int main(void)
         CTL_TEST_ALONE(audit_fails_with_a_list),
         CTL_TEST(reload_tells_what_stays),
         CTL_TEST(lost_output_is_told),
+        CTL_TEST(manual_explains_each_figure),
         CTL_TEST(monitor_prints_lines),
         CTL_TEST_ALONE(trace_prints_a_line_an_event),
         CTL_TEST_ALONE(trace_tells_stalls_in_words),

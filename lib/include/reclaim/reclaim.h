@@ -267,7 +267,7 @@ RECLAIM_PUBLIC int reclaim_root(struct reclaim *r, const char *name, void ***ret
 struct reclaim_stats {
     size_t size;              /* in: sizeof(struct reclaim_stats); later versions append */
     uint64_t arena_bytes;     /* as made */
-    uint64_t in_use_bytes;    /* handed out, pending ones included */
+    uint64_t in_use_bytes;    /* handed out, pending ones and those idle in magazines included */
     uint64_t pending_objects; /* deferred, waiting for a grace period */
     uint64_t pending_bytes;
     uint64_t lazy_bytes;   /* free, still backed by memory */
