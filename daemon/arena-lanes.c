@@ -154,6 +154,7 @@ int arena_give_lane(struct arena *a, struct client *c, uint32_t *ret_number, uin
     }
     state_give(a, cl, index);
     cl->grave_cookie = cl->ask_cookie = 0;
+    store_relaxed(&cl->ends, 0u);
     store_relaxed(&cl->lost, 0); /* who gets it hears of it later, through its answer */
     cl->idle_looks = 0;
     cl->active = true;
@@ -209,6 +210,8 @@ static void lane_end(struct pass *pass, struct client_lane *cl)
     struct arena *a = pass->arena;
     uint32_t index = cl->lane.index;
 
+    store_relaxed(&cl->ends, 1u);
+    full_fence(); /* then look: whoever completes a later one sees it, and kicks; pairs with ticket_complete() */
     if (!tickets_are_idle(cl))
         return;
     store_relaxed(&cl->lane.slot->word, 0); /* the owner is proven gone: the daemon clears it */

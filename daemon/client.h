@@ -101,6 +101,7 @@ struct client_lane {
     bool active;               /* something was found at the last looks: look again in every pass */
     uint32_t idle_looks;
     struct tickets tickets;
+    uint32_t ends; /* worker: its lane ends with its last ticket; pairs with ticket_complete() */
     uint32_t rings_seen;  /* grace-period thread: of the lane's rings */
     uint64_t called_usec; /* grace-period thread: when it last asked for a grace period */
 };

@@ -91,12 +91,15 @@ void ticket_complete(struct ticket *t, int error)
     RECLAIM_TEST_POINT("ticket-done");
     /* from here on it is the grace-period thread's; pairs with tickets_find_idle() */
     store_release(&t->state, TICKET_IDLE);
-    full_fence(); /* between these stores and the loads below; pairs with lane_wait() and ticket_look() */
+    /* between these stores and the loads below; pairs with lane_wait(), ticket_look() and lane_end() */
+    full_fence();
     /* stale is harmless: the client looks again after setting it */
     if (told && load_relaxed(&shared->ticket_waiting))
         (void)syscall(SYS_futex, &shared->ticket_done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     if (load_relaxed(&cl->tickets.starved)) /* T1; stale: one look too many */
         grace_look_at(manager_grace(c->manager), c);
+    if (load_relaxed(&cl->ends)) /* stale: a pass too many */
+        arena_kick(c->arena);
     client_unref(c);
 }
 
