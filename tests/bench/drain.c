@@ -76,7 +76,8 @@ static void drain_print(const struct bench_run *run)
            f->value[FIGURE_DRAINS], f->value[FIGURE_WAKEUPS],
            f->value[FIGURE_WAKEUPS] / (f->value[FIGURE_FREED_NS] / 1e9));
     if (f->present[FIGURE_FIRST_FREE_NS])
-        printf("%.0f floods: the first object is free after %.0f us, 99 %% of them within %.0f us; a grace "
+        printf("%.0f floods: the first object is free after %.0f us (median), 99 %% of them within %.0f us; "
+               "a grace "
                "period "
                "takes %.0f us\n",
                f->value[FIGURE_CALLS], f->value[FIGURE_FIRST_FREE_NS] / 1e3,

@@ -100,8 +100,9 @@ static void put_head(FILE *f, const struct comparison *c, int width)
     char title[160];
 
     (void)snprintf(title, sizeof(title),
-                   "reclaim-scale %s: %s (median of %zu runs, whiskers: lowest and highest)",
-                   test_to_string(c->options->test), figure_to_string(c->test->main_figure), c->n_runs);
+                   "reclaim-scale %s: %s (median of %zu run%s, whiskers: lowest and highest)",
+                   test_to_string(c->options->test), figure_to_string(c->test->main_figure), c->n_runs,
+                   c->n_runs == 1 ? "" : "s");
     (void)fprintf(
         f,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "

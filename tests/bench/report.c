@@ -16,7 +16,7 @@
 #include "words.h"
 
 enum {
-    COLUMN_MIN = 12, /* characters: a figure with its unit and a gap */
+    COLUMN_MIN = 14, /* characters: a figure with its unit, or "12 against 0", and a gap */
     ROW_NAME = 18,
 };
 
@@ -34,16 +34,19 @@ static void print_labels(const struct comparison *c)
     printf("\n");
 }
 
-/* A row of one figure, or nothing if no entry has it. */
+/* false: no entry has it, or 0 in all of them, as what other tests are about. */
+static bool is_worth_a_row(const struct comparison *c, const struct figures *medians, enum figure figure)
+{
+    for (size_t i = 0; i < c->n_entries; i++)
+        if (medians[i].present[figure] && medians[i].value[figure] != 0)
+            return true;
+    return false;
+}
+
 static void print_figure(const struct comparison *c, const struct figures *medians, enum figure figure)
 {
-    bool any = false;
     char text[32];
 
-    for (size_t i = 0; i < c->n_entries; i++)
-        any |= medians[i].present[figure];
-    if (!any)
-        return;
     printf("%-*s", ROW_NAME, figure_to_string(figure));
     for (size_t i = 0; i < c->n_entries; i++)
         printf("%*s", column_width(&c->entries[i]),
@@ -100,16 +103,32 @@ static bool ratio_of(const struct comparison *c, const struct figures *a, const 
     return true;
 }
 
+/* "1.50x"; where 0 can divide nothing the two figures themselves, "6 against 0". */
+static void format_ratio(const struct comparison *c, const struct figures *a, const struct figures *b,
+                         char *text, size_t size)
+{
+    enum figure figure = c->test->main_figure;
+    char left[32], right[32];
+    double ratio;
+
+    if (ratio_of(c, a, b, &ratio))
+        (void)snprintf(text, size, "%.2fx", ratio);
+    else if (a->present[figure] && a->value[figure] != 0 && b->present[figure])
+        (void)snprintf(text, size, "%s against %s",
+                       figure_format(figure, a->value[figure], left, sizeof(left)),
+                       figure_format(figure, b->value[figure], right, sizeof(right)));
+    else
+        (void)snprintf(text, size, "-");
+}
+
 static void print_ratios(const struct comparison *c, const struct figures *medians)
 {
     printf("  %-*s", ROW_NAME - 2, "to the first");
     for (size_t i = 0; i < c->n_entries; i++) {
-        char text[32] = "-";
-        double ratio;
+        char text[80];
 
-        if (ratio_of(c, &medians[i], &medians[0], &ratio))
-            (void)snprintf(text, sizeof(text), "%.2fx", ratio);
-        printf("%*s", column_width(&c->entries[i]), text);
+        format_ratio(c, &medians[i], &medians[0], text, sizeof(text));
+        printf(" %*s", column_width(&c->entries[i]) - 1, text);
     }
     printf("\n");
 }
@@ -133,8 +152,11 @@ int report_print(const struct comparison *c)
 
     if (r < 0)
         return words_set(r, "no memory for the table");
-    printf("%s: medians of %zu runs each, in turn after a warm-up\n", test_to_string(c->options->test),
-           c->n_runs);
+    if (c->n_runs == 1)
+        printf("%s: one run each, in turn after a warm-up\n", test_to_string(c->options->test));
+    else
+        printf("%s: medians of %zu runs each, in turn after a warm-up\n", test_to_string(c->options->test),
+               c->n_runs);
     print_labels(c);
     print_figure(c, medians, c->test->main_figure);
     r = print_spread(c, "lowest", false);
@@ -144,7 +166,7 @@ int report_print(const struct comparison *c)
         return r;
     print_ratios(c, medians);
     for (enum figure figure = 0; figure < _FIGURE_MAX; figure++) {
-        if (figure != c->test->main_figure)
+        if (figure != c->test->main_figure && is_worth_a_row(c, medians, figure))
             print_figure(c, medians, figure);
         if (figure == FIGURE_FOOTPRINT_BYTES && medians[0].present[figure])
             print_evenness(c, figure);

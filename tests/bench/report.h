@@ -6,7 +6,10 @@
 
 #include "compare.h"
 
-/* Figures as rows, entries as columns; medians, and of the main figure also spread and ratio to the first. */
+/*
+ * Figures as rows, entries as columns; medians, and of the main figure also spread and ratio to the first.
+ * Other figures only if some entry's is not 0.
+ */
 int report_print(const struct comparison *c);
 
 /* The object that the interface describes. NULL: no memory. */

@@ -131,21 +131,34 @@ static int sync_run(struct bench_run *run)
     return r < 0 ? r : set_figures(&job, &result, run->figures);
 }
 
+/* Which calls count is part of what the latencies mean. */
+static void print_fifo(uint64_t n_callbacks, const struct figures *f)
+{
+    printf("callback FIFO: %.0f entries ahead (median), at most %.1f ns an entry\n",
+           f->value[FIGURE_CALLBACKS_AHEAD], f->value[FIGURE_FIFO_ENTRY_NS]);
+    printf("calls count with %" PRIu64 " to %" PRIu64 " entries ahead; %.0f left out\n", n_callbacks / 2,
+           2 * n_callbacks, f->value[FIGURE_RETRIES]);
+}
+
 static void sync_print(const struct bench_run *run)
 {
     const struct figures *f = run->figures;
 
-    printf("synchronize: p50 %.0f ns, p99 %.0f ns, %.0f calls by %" PRIu64 " waiters\n",
-           f->value[FIGURE_P50_NS], f->value[FIGURE_P99_NS], f->value[FIGURE_CALLS], run->options->n_waiters);
+    printf("synchronize: p50 %.0f ns, p99 %.0f ns, %.0f calls by %" PRIu64 " waiter%s\n",
+           f->value[FIGURE_P50_NS], f->value[FIGURE_P99_NS], f->value[FIGURE_CALLS], run->options->n_waiters,
+           run->options->n_waiters == 1 ? "" : "s");
     if (f->present[FIGURE_MEMBARRIERS])
-        printf("daemon: %.0f grace periods, %.0f membarriers, %.1f objects freed a grace period\n",
-               f->value[FIGURE_GRACE_PERIODS], f->value[FIGURE_MEMBARRIERS], f->value[FIGURE_OBJECTS_PER_GP]);
+        printf("daemon: %.0f grace periods, %.0f membarriers", f->value[FIGURE_GRACE_PERIODS],
+               f->value[FIGURE_MEMBARRIERS]);
+    if (f->value[FIGURE_OBJECTS_PER_GP] > 0)
+        printf(", %.1f objects freed a grace period", f->value[FIGURE_OBJECTS_PER_GP]);
+    if (f->present[FIGURE_MEMBARRIERS])
+        printf("\n");
     if (f->present[FIGURE_ALONE_P50_NS])
         printf("while the neighbour does not stall: p50 %.0f ns, p99 %.0f ns\n",
                f->value[FIGURE_ALONE_P50_NS], f->value[FIGURE_ALONE_P99_NS]);
     if (f->present[FIGURE_CALLBACKS_AHEAD])
-        printf("callback FIFO: %.0f entries ahead, at most %.1f ns an entry\n",
-               f->value[FIGURE_CALLBACKS_AHEAD], f->value[FIGURE_FIFO_ENTRY_NS]);
+        print_fifo(run->options->n_callbacks, f);
 }
 
 const struct bench_test test_sync = {

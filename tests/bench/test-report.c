@@ -143,6 +143,50 @@ static void test_no_ratio_to_zero(void **state)
     json_object_put(all);
 }
 
+static char table[4096];
+
+/* What report_print() prints. */
+static void print_table(void)
+{
+    FILE *f = tmpfile();
+    int saved = dup(STDOUT_FILENO);
+
+    assert_non_null(f);
+    (void)fflush(stdout);
+    assert_true(dup2(fileno(f), STDOUT_FILENO) >= 0);
+    assert_int_equal(report_print(&comparison), 0);
+    (void)fflush(stdout);
+    assert_true(dup2(saved, STDOUT_FILENO) >= 0);
+    (void)close(saved);
+    rewind(f);
+    table[fread(table, 1, sizeof(table) - 1, f)] = '\0';
+    (void)fclose(f);
+}
+
+static void test_table_has_no_rows_of_zeros(void **state)
+{
+    fill();
+    for (size_t run = 0; run < 3; run++) {
+        figures_set(&comparison.entries[0].runs[run], FIGURE_HOLES, 0);
+        figures_set(&comparison.entries[1].runs[run], FIGURE_NS_PER_OBJECT, 0);
+    }
+    print_table();
+    assert_non_null(strstr(table, "medians of 3 runs"));
+    assert_non_null(strstr(table, "batches"));
+    assert_null(strstr(table, "holes"));
+    assert_non_null(strstr(table, "0.00x"));
+}
+
+static void test_table_of_one_run_from_zero(void **state)
+{
+    assert_int_equal(make("reclaim,malloc", NULL, 1), 0);
+    figures_set(&comparison.entries[0].runs[0], FIGURE_NS_PER_OBJECT, 0);
+    figures_set(&comparison.entries[1].runs[0], FIGURE_NS_PER_OBJECT, 6);
+    print_table();
+    assert_non_null(strstr(table, "one run each"));
+    assert_non_null(strstr(table, "6.00 ns against 0.00 ns"));
+}
+
 /* How often a word stands in a file. */
 static unsigned count(const char *path, const char *word)
 {
@@ -193,6 +237,8 @@ int main(void)
         cmocka_unit_test_teardown(test_json_holds_medians_and_ratios, teardown),
         cmocka_unit_test_teardown(test_json_leaves_out_what_is_absent, teardown),
         cmocka_unit_test_teardown(test_no_ratio_to_zero, teardown),
+        cmocka_unit_test_teardown(test_table_has_no_rows_of_zeros, teardown),
+        cmocka_unit_test_teardown(test_table_of_one_run_from_zero, teardown),
         cmocka_unit_test_teardown(test_plot_has_a_bar_an_entry, teardown),
         cmocka_unit_test_teardown(test_unwritable_files_are_said, teardown),
     };
