@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* reclaim-scale: measures reclaimd and its peers. See reclaim-scale(1). */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "compare.h"
 #include "kfree.h"
@@ -37,6 +40,46 @@ static const char *find_complaint(const struct comparison *c)
     return NULL;
 }
 
+/* By the daemon's own judgement, before anything runs. */
+static int check_settings(const struct comparison *c, char *message, size_t size)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < c->n_entries && r >= 0; i++) {
+        const char *settings[SETTINGS_MAX + 1];
+        size_t n = entry_settings(c, &c->entries[i], settings);
+
+        r = n ? service_check_settings(settings, n, message, size) : 0;
+    }
+    return r;
+}
+
+/* What a long run is for must not fail at its end. Leaves no file behind. */
+static int check_writable(const char *path, char *message, size_t size)
+{
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1, r = 0;
+
+    if (fd >= 0) {
+        (void)close(fd);
+        (void)unlink(path);
+    } else if (path && (errno != EEXIST || access(path, W_OK) < 0)) {
+        r = -errno;
+        (void)snprintf(message, size, "cannot write %s: %s", path, strerror(-r));
+    }
+    return r == -EINVAL ? -EIO : r;
+}
+
+static int prepare(struct comparison *c, const struct bench_options *o, char *message, size_t size)
+{
+    int r = comparison_init(c, o, tests[o->test], message, size);
+
+    if (r >= 0)
+        r = check_settings(c, message, size);
+    if (r >= 0)
+        r = check_writable(o->json_path, message, size);
+    return r < 0 ? r : check_writable(o->plot_path, message, size);
+}
+
 static int measure(struct comparison *c)
 {
     const struct bench_options *o = c->options;
@@ -64,7 +107,7 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     if (r >= 0)
-        r = comparison_init(&comparison, &options, tests[options.test], message, sizeof(message));
+        r = prepare(&comparison, &options, message, sizeof(message));
     if (r < 0) {
         (void)fprintf(stderr, "reclaim-scale: %s\n", message);
         return r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE;

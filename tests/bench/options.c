@@ -232,6 +232,23 @@ static const struct option *find_option(const char *name, size_t length, unsigne
     return found;
 }
 
+static const char *option_name(size_t i)
+{
+    return i < ARRAY_SIZE(option_table) ? option_table[i].name : NULL;
+}
+
+static int refuse_unknown(struct parser *p, const char *argument, size_t length)
+{
+    char word[64];
+    const char *near;
+
+    (void)snprintf(word, sizeof(word), "%.*s", (int)MIN(length, sizeof(word)), length ? argument + 2 : "");
+    near = *word ? text_nearest(word, option_name) : NULL;
+    if (near)
+        return refuse(p, "%s: no such option; did you mean --%s?", text_quote(argument).text, near);
+    return refuse(p, "%s: no such option; --help lists them", text_quote(argument).text);
+}
+
 /* One argument, and the next one if it is its value. Returns how many it took. */
 static int parse_option(struct parser *p, const char *argument, const char *next)
 {
@@ -242,7 +259,7 @@ static int parse_option(struct parser *p, const char *argument, const char *next
     int r;
 
     if (!o)
-        return refuse(p, "%s: no such option; --help lists them", argument);
+        return refuse_unknown(p, argument, length);
     if (!(o->tests & tests))
         return refuse(p, "--%s: test %s has no such option; --help lists them", o->name,
                       test_to_string(p->options.test));

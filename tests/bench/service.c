@@ -24,6 +24,7 @@ enum {
     TRY_MS = 5,
     STOP_TRIES = 2000,
     PROGRAM_BYTES = 4096,
+    ARGUMENTS_MAX = 4 + 2 * (SETTINGS_MAX + 1), /* --set as often as may be, and one of --compare-set */
 };
 
 /* $RECLAIMD, else the one of this build. false: look in PATH. */
@@ -48,28 +49,40 @@ static bool find_program(char path[static PROGRAM_BYTES])
     return access(path, X_OK) == 0;
 }
 
-/* In the child. Its log goes to a file, as a run's table should stay readable; -errno of exec is the exit
- * status. */
-static void exec_daemon(const struct service *s, const char *const *settings, size_t n_settings)
+static void add_settings(const char *arguments[static ARGUMENTS_MAX], size_t n, const char *const *settings,
+                         size_t n_settings)
 {
-    const char *arguments[4 + 2 * SETTINGS_MAX] = {"reclaimd", "--runtime-directory", s->paths.directory};
-    char program[PROGRAM_BYTES];
-    size_t n = 3;
-    int fd = open(s->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-
     for (size_t i = 0; i < n_settings; i++) {
         arguments[n++] = "--set";
         arguments[n++] = settings[i];
     }
-    if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
-        _exit(126);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    (void)signal(SIGINT, SIG_IGN); /* a terminal's Ctrl-C is for us; we end the daemon */
+    arguments[n] = NULL;
+}
+
+_Noreturn static void exec_program(const char *const *arguments)
+{
+    char program[PROGRAM_BYTES];
+
     if (find_program(program))
         (void)execv(program, (char *const *)arguments);
     else
         (void)execvp("reclaimd", (char *const *)arguments);
     _exit(127);
+}
+
+/* In the child. Its log goes to a file, as a run's table should stay readable; -errno of exec is the exit
+ * status. */
+static void exec_daemon(const struct service *s, const char *const *settings, size_t n_settings)
+{
+    const char *arguments[ARGUMENTS_MAX] = {"reclaimd", "--runtime-directory", s->paths.directory};
+    int fd = open(s->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+
+    add_settings(arguments, 3, settings, n_settings);
+    if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
+        _exit(126);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    (void)signal(SIGINT, SIG_IGN); /* a terminal's Ctrl-C is for us; we end the daemon */
+    exec_program(arguments);
 }
 
 /* Connects, for a moment. The pid of whoever listens, or -errno. */
@@ -90,9 +103,8 @@ static pid_t ask_pid(const char *path, int type)
 }
 
 /* The last line that the daemon wrote, without its newline; what its --help is for is no reason. */
-static void last_line(const char *path, char *line, size_t size)
+static void last_line(FILE *f, char *line, size_t size)
 {
-    _cleanup_fclose_ FILE *f = fopen(path, "re");
     char next[300];
 
     line[0] = '\0';
@@ -106,10 +118,11 @@ static void last_line(const char *path, char *line, size_t size)
 /* Why it ended: its own last line, if it has one. */
 static int explain_end(struct service *s, int status)
 {
+    _cleanup_fclose_ FILE *f = fopen(s->log, "re");
     char line[300];
 
     s->pid = 0;
-    last_line(s->log, line, sizeof(line));
+    last_line(f, line, sizeof(line));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && !*line)
         return words_set(-ENOENT, "no reclaimd to start: set RECLAIMD to its path, or build daemon/reclaimd");
     return words_set(-ECHILD, "reclaimd ended as it started: %s", *line ? line : "it said nothing");
@@ -160,6 +173,31 @@ int service_start(struct service *s, const char *directory, const char *const *s
     if (r < 0)
         service_stop(s);
     return r;
+}
+
+int service_check_settings(const char *const *settings, size_t n_settings, char *message, size_t size)
+{
+    const char *arguments[ARGUMENTS_MAX] = {"reclaimd", "--check-config"};
+    static const char prefix[] = "reclaimd: ";
+    _cleanup_fclose_ FILE *said = tmpfile();
+    char line[300];
+    int status;
+    pid_t pid;
+
+    add_settings(arguments, 2, settings, n_settings);
+    pid = said ? fork() : -1;
+    if (pid == 0) {
+        if (dup2(fileno(said), STDOUT_FILENO) < 0 || dup2(fileno(said), STDERR_FILENO) < 0)
+            _exit(126);
+        exec_program(arguments);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 2)
+        return 0;
+    rewind(said);
+    last_line(said, line, sizeof(line));
+    (void)snprintf(message, size, "%s",
+                   strncmp(line, prefix, sizeof(prefix) - 1) == 0 ? line + sizeof(prefix) - 1 : line);
+    return -EINVAL;
 }
 
 int service_find(struct service *s, const char *directory)

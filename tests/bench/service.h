@@ -21,6 +21,12 @@ struct service {
  */
 int service_start(struct service *s, const char *directory, const char *const *settings, size_t n_settings);
 
+/*
+ * Asks the daemon's program whether it would take these settings. -EINVAL: no, and its own line is in message.
+ * A program that cannot be asked is left for service_start() to complain about.
+ */
+int service_check_settings(const char *const *settings, size_t n_settings, char *message, size_t size);
+
 /* Finds the one that serves that folder. */
 int service_find(struct service *s, const char *directory);
 

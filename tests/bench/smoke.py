@@ -187,8 +187,15 @@ def settings(program, directory):
     if sets != [{"batches": "1", "gp-wait": "poll"}, {"batches": "1", "gp-wait": "callback"}]:
         fail(f"--set and --compare-set: {sets}")
     done = subprocess.run([program, "kfree", "--set", "no-such-parameter=1"], capture_output=True, text=True)
-    if done.returncode != 1 or "no-such-parameter" not in done.stderr or done.stderr.count("\n") != 1:
+    if done.returncode != 2 or "no-such-parameter" not in done.stderr or done.stderr.count("\n") != 1:
         fail(f"--set of an unknown parameter: exit {done.returncode}: {done.stderr}")
+    done = subprocess.run([program, "kfree", "--compare-set", "batches=1,0"], capture_output=True, text=True)
+    if done.returncode != 2 or not done.stderr.startswith("reclaim-scale: batches: '0'") or done.stdout:
+        fail(f"--compare-set of a wrong value: exit {done.returncode}: {done.stderr}{done.stdout}")
+    for option in ("--json", "--plot"):
+        done = subprocess.run([program, "kfree", option, f"{directory}/none/file"], capture_output=True, text=True)
+        if done.returncode != 1 or f"{directory}/none/file" not in done.stderr or done.stdout:
+            fail(f"{option} that cannot be written: exit {done.returncode}: {done.stderr}{done.stdout}")
 
 
 def main():

@@ -159,6 +159,8 @@ static void test_what_is_wrong_is_said(void **state)
         {"", "TEST"},
         {"kfre", "kfree"},
         {"kfree --bogus", "--bogus"},
+        {"sync --waiter 3", "did you mean --waiters?"},
+        {"kfree --kfree-lops=3", "did you mean --kfree-loops?"},
         {"kfree -x", "-x"},
         {"kfree extra", "extra"},
         {"kfree --kfree-loops", "missing"},
