@@ -17,7 +17,7 @@ void thread_begin(const char *name)
 /* Policy and niceness stay as whoever started us chose them. Refused (a filter, another policy): as it was. */
 static void thread_wish_short_slices(void)
 {
-    struct sched_attr attr;
+    struct sched_attr attr = {0};
 
     if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) < 0)
         return;
