@@ -448,8 +448,10 @@ static void who_may_not_kill_says_so(void **state)
     struct tracer t;
     size_t pos = 0;
 
-    if (geteuid() != 0)
+    if (geteuid() != 0) {
+        (void)printf("skipped: only root can run the daemon as another user\n");
         skip();
+    }
     d->before_exec = become_nobody;
     d->userdata = d;
     daemon_start(d, "--arena", "a:16M", "--set", "stall-timeout=100ms", "--set", "stall-action=kill", NULL);
