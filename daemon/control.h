@@ -184,7 +184,10 @@ struct control_assignment {
     const char *value;
 };
 
-/* What a set, reset or reload changed, or, with `kept`, what a reload left alone as it was set at runtime. */
+/*
+ * What a set, reset or reload changed, or, with `kept`, what a reload left alone as it was set at runtime. Of an arena a
+ * reload also tells "size": from "" if it made it; with `kept` if the file's is another, as a size cannot change.
+ */
 struct control_change {
     const char *name;
     const char *arena; /* NULL: the daemon's value */
@@ -192,11 +195,6 @@ struct control_change {
     const char *new_value; /* with kept: what the file says */
     bool kept;
 };
-
-/*
- * What a reload says of an arena: a change of "size", from "" if the reload made it; with `kept` if the file's
- * size is not that of the arena, which cannot change.
- */
 
 /* An arena to be made. Owner and group are set; names, size and limits are for the operation to check. */
 struct control_arena_request {
