@@ -616,6 +616,58 @@ static void test_eighty_threads(void **state)
     daemon_stop(d);
 }
 
+/* ---- An expedited grace period on the reader's own processor ------------------------------------------- */
+
+static int64_t cpu_ns(clockid_t clock)
+{
+    struct timespec t;
+
+    assert_int_equal(clock_gettime(clock, &t), 0);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void *act_synchronize(struct actor *a, void *userdata)
+{
+    return (void *)(intptr_t)reclaim_synchronize(a->lane, RECLAIM_EXPEDITED, NULL);
+}
+
+/* Nobody sleeps between the looks at a reader, who needs that very processor to get on: it has most of it. */
+static void test_expedited_leaves_the_reader_its_processor(void **state)
+{
+    const int64_t work_ns = 200000000;
+    struct daemon *d = *state;
+    struct actor waiter = {0};
+    struct reclaim_lane *l;
+    struct reclaim *r;
+    cpu_set_t all;
+    clockid_t daemon_clock;
+    int64_t mine, theirs;
+
+    start_with_one_worker(d, "--arena", "a:16M", "--set", "expedited=yes");
+    assert_int_equal(clock_getcpuclockid(d->pid, &daemon_clock), 0);
+    r = must_open(d, "a");
+    l = must_lane(r);
+    actor_start(&waiter, r);
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    use_one_processor(NULL);
+    assert_int_equal(reclaim_read_lock(l), 0);
+    actor_begin(&waiter, act_synchronize, NULL);
+    assert_true(wait_until(arena_figure(d, "a", "gracePeriodsStarted") >
+                           arena_figure(d, "a", "gracePeriodsCompleted")));
+    theirs = cpu_ns(daemon_clock);
+    mine = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+    while (cpu_ns(CLOCK_THREAD_CPUTIME_ID) - mine < work_ns)
+        ;
+    theirs = cpu_ns(daemon_clock) - theirs;
+    assert_true(theirs < work_ns / 2);
+    reclaim_read_unlock(l);
+    assert_null(actor_end(&waiter));
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+    actor_stop(&waiter);
+    reclaim_close(r);
+    daemon_stop(d);
+}
+
 int main(void)
 {
     static struct daemon d;
@@ -624,7 +676,7 @@ int main(void)
         daemon_test(test_flood_of_callbacks),    daemon_test(test_flood_of_singles),
         daemon_test(test_producer_and_consumer), daemon_test(test_lanes_come_and_go),
         daemon_test(test_processes_come_and_go), daemon_test(test_migrants),
-        daemon_test(test_eighty_threads),
+        daemon_test(test_eighty_threads),        daemon_test(test_expedited_leaves_the_reader_its_processor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
