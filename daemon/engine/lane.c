@@ -38,6 +38,7 @@ void lane_init(struct lane *l, struct abi_lane *shared, struct abi_slot *slot, s
     l->ask_seen = 0;
     l->quarantined = false;
     memset(l->levels, 0, sizeof(l->levels));
+    lane_extents_given(l, 0, 0);
     for (unsigned c = 0; c < ABI_CLASSES; c++)
         if (state->magazine_head[c] != 0) /* L4: nothing of the former owner stands in the shadow */
             memset(state->shadow[c], 0, sizeof(state->shadow[c]));

@@ -385,6 +385,19 @@ static void test_extent_run(void **state)
     }
 }
 
+/* Whoever has the lane next begins with one, whatever the former owner asked for. */
+static void test_new_owner_has_no_run(void **state)
+{
+    struct lane_fixture l;
+
+    lane_fixture_init(&l);
+    lane_extents_given(&l.lanes[0], 4, 8);
+    assert_int_equal(lane_extent_run(&l.lanes[0], 4, MIB), 16);
+    lane_init(&l.lanes[0], &l.shared[0], &l.slots[0], l.lanes[0].state, 0, &l.accounts[0]);
+    assert_int_equal(lane_extent_run(&l.lanes[0], 4, MIB), 1);
+    lane_fixture_deinit(&l);
+}
+
 static void test_ask(void **state)
 {
     const struct {
@@ -649,6 +662,7 @@ int main(void)
         cmocka_unit_test(test_levels_follow_use),
         cmocka_unit_test(test_fill_says_why_not),
         cmocka_unit_test(test_extent_run),
+        cmocka_unit_test(test_new_owner_has_no_run),
         cmocka_unit_test(test_ask),
         cmocka_unit_test(test_owner_words),
         cmocka_unit_test(test_bells),
