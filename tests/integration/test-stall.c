@@ -279,9 +279,8 @@ static void a_changed_timeout_acts_at_once(void **state)
     daemon_start(d, "--arena", "a:16M", "--set", "stall-timeout=1h", NULL);
     tracer_open(&t, d, EVENTS);
     r = must_open(d, "a");
-    actor_start(&reader, r);
+    actor_start_reading(&reader, r);
     actor_start(&waiter, r);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
     actor_begin(&waiter, act_synchronize, NULL);
     assert_true(wait_until(arena_figure(d, "a", "synchronizing") == 1));
     ctl_do(d, "set", "--arena", "a", "stall-timeout=100ms", NULL);
@@ -311,9 +310,8 @@ static void other_arenas_go_on(void **state)
     a = must_open(d, "a");
     b = must_open(d, "b");
     l = must_lane(b);
-    actor_start(&reader, a);
+    actor_start_reading(&reader, a);
     actor_start(&waiter, a);
-    assert_null(actor_do(&reader, act_read_lock, NULL));
     actor_begin(&waiter, act_synchronize, NULL);
     (void)tracer_next(&t, &pos, "stall");
     for (int i = 0; i < 20; i++) {
