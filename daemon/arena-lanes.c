@@ -551,7 +551,7 @@ static void arena_share_rings(struct arena *a)
     records = MIN(MAX(records, RING_RECORDS_MIN), ABI_RING_RECORDS);
     if (a->domain->ring_records != records)
         store_relaxed(&a->domain->ring_records,
-                      records); /* a hint: late is harmless; pairs with ring_is_filled() */
+                      records); /* a hint: late is harmless; pairs with ring_limit() */
 }
 
 void arena_fill_lanes(struct pass *pass)

@@ -180,9 +180,10 @@ static inline void reclaim_read_unlock(struct reclaim_lane *l)
 
 /*
  * Memory of the arena for bytes (1 .. the arena's size), aligned to 16, to 4096 from 4096 bytes up; its
- * contents are undefined. NULL and errno: ENOMEM (the arena is full, also after an urgent reclaim, which a reader may hold up for 10 s at most, or the
- * machine is short of memory), EINVAL, EROFS (observer), ESTALE, ESHUTDOWN. Allowed in a section, where it
- * does not wait for a grace period. May block when the magazine is empty. Not in a signal handler.
+ * contents are undefined. NULL and errno: ENOMEM (the arena is full, also after an urgent reclaim, which a
+ * reader may hold up for 10 s at most, or the machine is short of memory), EINVAL, EROFS (observer), ESTALE,
+ * ESHUTDOWN. Allowed in a section, where it does not wait for a grace period. May block when the magazine is
+ * empty. Not in a signal handler.
  */
 RECLAIM_PUBLIC void *reclaim_alloc(struct reclaim_lane *l, size_t bytes) __attribute__((malloc));
 
@@ -321,8 +322,8 @@ RECLAIM_PUBLIC const char *reclaim_strerror(int error);
 
 /*
  * The usual case of reclaim_alloc(), reclaim_defer_free() and reclaim_gp_poll(), which is shorter than a call of
- * a shared library; compile with RECLAIM_NO_INLINE to do without. The orders are those of lib/alloc.c, lib/defer.c and lib/grace.c,
- * whose guarantees they keep.
+ * a shared library; compile with RECLAIM_NO_INLINE to do without. The orders are those of lib/alloc.c,
+ * lib/defer.c and lib/grace.c, whose guarantees they keep.
  */
 /* whatever the quick one does not do */
 RECLAIM_PUBLIC void *reclaim_alloc_slow(struct reclaim_lane *l, size_t bytes);
